@@ -1,7 +1,7 @@
-"""Who may use what: users, tenants, roles, tokens, quotas and virtual clusters.
+"""What users may use: users, tenants, roles, tokens, quotas and virtual clusters.
 
-Knows nothing of scheduling: GPU models are names here, and whether a guarantee fits the hardware is
-checked by the scheduler's services, which write these rows.
+Knows nothing of scheduling: GPU models are names here, and whether a guarantee fits the hardware is checked
+by the scheduler's services, which write these rows.
 """
 
 from django.contrib.auth.models import AbstractUser
@@ -21,7 +21,7 @@ ANY_MODEL = "*"
 
 
 class User(AbstractUser):
-    """A person. An operator manages the whole platform; everybody else acts through memberships."""
+    """A person. An operator manages the whole platform; all others act through memberships."""
 
     is_operator = models.BooleanField(default=False)
 
@@ -256,8 +256,8 @@ class AuditEntry(models.Model):
     """Who changed, read or was refused what, from where, from what to what.
 
     Appended, by triggers for the most part (`tenants.audit.triggers`), and never changed or deleted, except
-    by the database's function `audit_prune`. Names and plain ids, not foreign keys: an entry outlives what it
-    is of.
+    by the database's function `audit_prune`. Names and plain ids, not foreign keys: an entry outlives its
+    object.
     """
 
     at = models.DateTimeField(db_default=ClockTimestamp())

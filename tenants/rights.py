@@ -16,12 +16,12 @@ from django.db import connection
 from tenants.after_commit import after_commit
 from tenants.selectors import Viewer, viewer_again
 
-#: The group of those who look again when somebody's rights have changed.
+#: The group of processes that check again when a user's rights have changed.
 GROUP = "rights"
 
 
 class SignIn(NamedTuple):
-    """What stands for somebody who can not be asked again: a token, or else the session of a browser."""
+    """What stands for a user who can not be asked again: a token, or else the session of a browser."""
 
     user_id: int
     token_id: int | None
@@ -36,7 +36,7 @@ class SignIn(NamedTuple):
 class Facts(NamedTuple):
     """What rights rest on: compared with earlier ones, they say whether something changed in between."""
 
-    #: A digest of all in the database that says who somebody is and what he may.
+    #: A digest of all in the database that determines who a user is and what he may.
     everything: bytes
     #: His roles, and which transaction wrote each: a role that was changed and changed back is another one.
     roles: str
@@ -80,7 +80,7 @@ def viewer_now(sign_in: SignIn) -> Viewer | None:
 
 
 def tell_changed() -> None:
-    """Let who serves anybody for long look again, once this transaction is committed."""
+    """Let processes that serve a user for long check again, once this transaction is committed."""
     after_commit(_tell, {"type": "rights.changed"})
 
 

@@ -76,7 +76,7 @@ class Keyring:
         return SealedValue(self.current, content)
 
     def open(self, sealed: SealedValue, owner: str) -> bytes:
-        """Return the value; raise SealError when its key is gone or it was sealed for somebody else."""
+        """Return the value; raise SealError when its key is gone or it was sealed for another owner."""
         key = self.keys.get(sealed.key_id)
         if key is None:
             raise SealError(f"it is sealed by the key {sealed.key_id}, which is not in ALLOT_SECRETS_KEYS")

@@ -107,7 +107,7 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
 
 @transaction.atomic
 def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
-    """End a membership: an admin that of anybody, a member his own."""
+    """End a membership: an admin any, a member his own."""
     by.require(tenant, Role.VIEWER if by.user.username == username else Role.ADMIN)
     tenant = _locked(tenant)
     membership = Membership.objects.filter(tenant=tenant, user__username=username).first()
@@ -170,7 +170,7 @@ def user_create(
     password: str | None = None,
     is_operator: bool = False,
 ) -> tuple[User, str | None]:
-    """A new user, and the password to tell him when none was given.
+    """Return a new user, and the password to hand over when none was given.
 
     `by` may name a program; None: he makes the account himself, by an invitation that the caller has checked.
     """
@@ -204,8 +204,8 @@ def user_change(
     password: str | None = None,
     end_tokens: bool = True,
 ) -> User:
-    """Change what is not None. Who is made inactive is signed out at once, and all tokens end for good; what
-    becomes of the jobs is said by `scheduler.jobs.services.leaving`, which calls this.
+    """Change what is not None. A user who is made inactive is signed out at once, and all his tokens end for
+    good. `scheduler.jobs.services.leaving`, which calls this, decides what becomes of the jobs.
 
     With a new password all sessions must sign in again, and all tokens end unless `end_tokens` is False.
     """
@@ -264,7 +264,7 @@ def password_change(*, by: Viewer, new: str, end_tokens: bool = True) -> User:
 
 
 def _in_name_of(by: Viewer | str | None) -> AbstractContextManager[object]:
-    """A program says who it is; who a viewer is, his request knows."""
+    """A program names itself; for a viewer, his request names him."""
     return acting(Source(kind="system", actor=by)) if isinstance(by, str) else nullcontext()
 
 
@@ -350,7 +350,7 @@ def token_rotate(*, by: Viewer, key: str, overlap_seconds: float) -> tuple[Token
 
 @transaction.atomic
 def token_revoke(*, by: Viewer, key: str) -> None:
-    """Revoke a token of one's own; an operator may revoke anybody's."""
+    """Revoke a token of one's own; an operator may revoke any."""
     owned = Token.objects.all() if by.is_operator else Token.objects.filter(user=by.user)
     token = _own_token(by, owned.select_related("user"), key)
     token.delete()

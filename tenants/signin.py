@@ -35,7 +35,7 @@ FREE_GUESSES, FREE_GUESSES_UNDER_ATTACK = 5, 1
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 4.0
 #: Wrong guesses from one address at any name, and at one name from anywhere, that are an attack.
 ATTACK_FROM_ADDRESS, ATTACK_ON_NAME = 50, 20
-#: Between two looks at passwords from an address from which there is one: they cost processor time.
+#: The time between two checks of passwords from one address: they cost processor time.
 PACE_SECONDS = 0.2
 #: A client that would have to wait longer for its turn is answered to come again.
 LONGEST_TURN_SECONDS = 12.0
@@ -74,7 +74,7 @@ def sign_in(request: HttpRequest, *, username: str, password: str) -> User:
 
 
 def confirm_password(request: HttpRequest, *, user: User, password: str, field: str = "current") -> None:
-    """Raise unless this is the user's password: who found an open browser is not yet the user."""
+    """Raise unless this is the user's password: a person who found an open browser need not be the user."""
     with _guess(request, Guesser(_key("confirm", user.username, _network(request)))):
         if not user.check_password(password):
             problem = FieldError(field, "is not your password", "the password that you signed in with")
@@ -108,7 +108,7 @@ def _guess(request: HttpRequest, guesser: Guesser) -> Iterator[None]:
     """A guess, counted as wrong unless the block ends well."""
     scope = getattr(request, "scope", {})
     if ITS_TURN not in scope:
-        # Before the password is looked at: guesses sent all at once are counted too.
+        # Before the password is checked: guesses sent all at once are counted too.
         most_seconds = LONGEST_TURN_SECONDS if scope else 0.0
         turn_seconds = _count(guesser, most_seconds)
         if turn_seconds > most_seconds:
@@ -218,7 +218,7 @@ def _count(guesser: Guesser, most_seconds: float) -> float:
 def _take_back(guesser: Guesser) -> None:
     """Success is no guess: many people sign in from one address, and a test signs in often."""
     with _redis().pipeline(transaction=True) as pipeline:
-        # What he himself guessed before is forgiven.
+        # His own wrong guesses before are forgiven.
         pipeline.delete(_PREFIX + guesser.own)
         for key in filter(None, guesser[1:]):
             pipeline.hincrby(_PREFIX + key, "wrong", -1)

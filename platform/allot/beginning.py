@@ -48,7 +48,9 @@ def begin_at(text: str, option: str = "--begin", *, now: datetime | None = None)
 
 
 def _of_the_calendar(text: str, now: datetime) -> datetime | None:
-    """Return the instant of a word, a time of day, a date, or a date and a time of day; None: it is none."""
+    """Return the instant of a word, a time of day, a date, or a date and a time of day; None: it
+    is not one.
+    """
     word = text.lower()
     if word == "today":
         return now

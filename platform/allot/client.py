@@ -38,9 +38,8 @@ WRITE_RETRY_SECONDS = 20.0
 class Client:
     """One signed-in user of one server. Not for use by several threads at once.
 
-    `insecure`: whether plain http may go to another machine.
-    `read_retry_seconds`: for how long reads are repeated while the server cannot be reached.
-    `on_retry`: told the problem before each repetition.
+    `insecure`: whether plain http may go to another machine. `read_retry_seconds`: for how long reads are
+    repeated while the server cannot be reached. `on_retry`: called with the problem before each repetition.
     """
 
     def __init__(
@@ -224,7 +223,7 @@ class Client:
         return cast("schema.Fragmentation", self._read("/cluster/fragmentation", {"minutes": minutes}))
 
     def shared_gpus(self) -> Iterator[schema.SharedGpu]:
-        """The GPUs of which jobs have parts, or that several have together: who has what."""
+        """The GPUs of which jobs have parts, or that several have together, and what each job has."""
         return cast("Iterator[schema.SharedGpu]", self._pages("/shared-gpus", {}, None))
 
     def job_run_time(self, job_id: int) -> schema.JobRunTime:
@@ -352,7 +351,9 @@ class Client:
     def advise(
         self, question: Mapping[str, Any], *, patience_seconds: float, pause_seconds: float = 0.5
     ) -> schema.WholeAdvice:
-        """Ask which cells each virtual cluster should get, and wait so long for the answer."""
+        """Ask which cells each virtual cluster should get, and wait up to `patience_seconds` for
+        the answer.
+        """
         found = self._write("/cells/advice", dict(question))
         path = f"/cells/advice/{found['id']}"
         return cast("schema.WholeAdvice", self._when_done(found, path, patience_seconds, pause_seconds))
@@ -400,7 +401,9 @@ class Client:
         return cast("schema.Fairness", self._read(path))
 
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[schema.Violation]:
-        """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
+        """Tenants that would be better off alone, the newest first. Filters: virtual_cluster,
+        tenant, open.
+        """
         return cast("Iterator[schema.Violation]", self._pages("/fairness/violations", filters, limit))
 
     # Areas with a part of their own

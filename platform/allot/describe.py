@@ -123,7 +123,7 @@ def nodes_of(attempt: Attempt) -> str:
 
 
 def run_time(job: Job) -> str:
-    """How long its newest attempt ran, or has run; waits between attempts are none of it."""
+    """How long its newest attempt ran, or has run, without waits between attempts."""
     attempt = job["attempt"]
     if not attempt or not attempt["running_at"] or job["state"] == "queued":
         return "-"
@@ -457,8 +457,8 @@ def time_limit_words(spec: Mapping[str, Any]) -> str:
 def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> list[str]:
     """The message, then a line for each field: `  tasks.0.cpu: is negative. Expected: 0 or more.`
 
-    Nothing is said twice: a message that only repeats the fields becomes their number, and a problem that
-    the message has told already is left out.
+    Nothing is repeated: a message that only repeats the fields becomes their number, and a problem that the
+    message has stated already is left out.
     """
     if fields and all(problem.field in message for problem in fields):
         message = f"{plural(len(fields), 'mistake')}:"

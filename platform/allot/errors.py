@@ -52,7 +52,7 @@ class FieldProblem:
 
 
 class Refused(AllotError):
-    """The server understood and said no. `code` is the API's word for it."""
+    """The server understood and refused. `code` is the API's code for the reason."""
 
     def __init__(
         self, message: str, *, status: int, code: str = "error", fields: Sequence[FieldProblem] = ()

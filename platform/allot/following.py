@@ -106,7 +106,7 @@ class MergedStream:
 
 
 def _check_rank(page: LogPage, job_id: int) -> None:
-    """Raise WrongUse when the job has no such rank: it would be waited for in vain."""
+    """Raise WrongUse when the job has no such rank: it would never come."""
     if page["rank"] not in page["ranks"]:
         raise WrongUse(
             f"Job {job_id} has no rank {page['rank']}. Expected a number from 0 to {max(page['ranks'])}."
@@ -223,7 +223,7 @@ def _next_attempt(client: Client, job: Job, *, after: int) -> Iterator[Note]:
     pace = Pace(client.sleep)
     told = False
     while job["state"] not in ENDED and latest_attempt(job) <= after:
-        # Until a round has looked at the job there is nothing to tell.
+        # Until a round has considered the job there is nothing to report.
         if not told and job["state"] == "queued" and (job["reasons"] or job["held"]):
             told = True
             yield Note("waiting", job, after or None)

@@ -78,7 +78,7 @@ class Line:
                 return frame
 
     async def consumed(self, frame: bytes) -> None:
-        """Let the other end know that a frame was taken in."""
+        """Let the other end know that a frame was consumed."""
         if (word := self.flow.consume(frame)) is not None:
             with contextlib.suppress(ConnectionClosed):  # The next frame tells of it.
                 await self.socket.send(word)

@@ -130,7 +130,7 @@ def pairs(words: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of `end,failure`; "none" is none of them."""
+    """The words of `end,failure`; "none" gives no words."""
     return () if text == "none" else tuple(word.strip() for word in text.split(",") if word.strip())
 
 

@@ -77,9 +77,10 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def _settle(node: yaml.Node, place: str, *, is_text: bool, done: set[int]) -> None:
-    """Let plain scalars of TEXTS be the text that is written, and refuse numbers that are none.
+    """Turn plain scalars of TEXTS into the text that is written, and refuse what is not a number where one
+    belongs.
 
-    `place` is where the node stands, such as `tasks[0].env`. An alias is looked at once.
+    `place` is where the node stands, such as `tasks[0].env`. An alias is checked once.
     """
     if isinstance(node, yaml.ScalarNode):
         if is_text and node.style is None:

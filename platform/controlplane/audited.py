@@ -70,7 +70,7 @@ def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
         # A page begins by asking who is signed in; "no user" is an answer.
         asks_only = request.method == "GET" and request.path == _WHO_AM_I
         return not (asks_only and "Authorization" not in request.headers)
-    # Who only waits for his turn to sign in is asked again, and refused or not then.
+    # A caller that only waits for his turn to sign in is asked again, and refused or not then.
     is_waiting = TURN_AFTER_SECONDS in getattr(request, "scope", {})
     return bool(_tried(request)) and response.status_code == _TOO_MANY_GUESSES and not is_waiting
 
@@ -88,7 +88,7 @@ def address_of(text: str) -> str:
 
 
 def _tell_refusal(request: HttpRequest, response: HttpResponseBase, by: Source) -> None:
-    # Refused before anybody asked who it is: another origin's page makes a browser send its cookie.
+    # Refused before the user was asked for: another origin's page makes a browser send its cookie.
     if by.kind == "nobody" and (user := _signed_in(request)) is not None:
         by.is_by("user", f"user {user.username}")
     record_refusal(response.status_code, message=_message(response), tried=_tried(request))

@@ -47,7 +47,7 @@ class Config(BaseSettings):
     # By which `manage.py migrate` reaches the same database, as the role that owns the tables; empty: as
     # DATABASE_URL does.
     migration_database_url: str = ""
-    # Signs sessions, and keys the hashes of API and node tokens: changing it signs everybody out.
+    # Signs sessions, and keys the hashes of API and node tokens: changing it signs all users out.
     secret_key: SecretStr
     # Seal the secrets of jobs, which the database holds: base64 of 32 bytes each, separated by commas. The
     # first one seals, all of them open (docs/secrets.md). Empty: no secret can be stored.
@@ -69,9 +69,9 @@ class Config(BaseSettings):
     # The engine that decides rounds is kept from round to round. After this many of them the same facts are
     # decided by a new one, too, which takes its place; should their plans differ, the new one's holds.
     round_compared_every: int = Field(default=100, ge=1)
-    # What all computations of policies may take in a round together; then their views get a cheap policy.
+    # The most time of all computations of policies in a round together; then their views get a cheap policy.
     solver_budget_seconds: float = Field(default=2.0, gt=0, validate_default=True)
-    # What the policy and the placer of one view may take in a round, a preview or a round of a forecast,
+    # The most time of the policy and the placer of one view in a round, a preview or a round of a forecast,
     # waiting for their computations included; then the view gets a cheap policy and placer.
     view_budget_seconds: float = Field(default=8.0, gt=0, validate_default=True)
     # The process in which they compute: how long its start may take, its address space, and after how many
@@ -80,13 +80,14 @@ class Config(BaseSettings):
     solver_memory_bytes: int = Field(default=4 * 1024**3, ge=512 * 1024**2)
     solver_recycle_calls: int = Field(default=1_000, ge=1)
     solver_recycle_bytes: int = Field(default=1024**3, ge=256 * 1024**2)
-    # A node's right to run what it was told, renewed by each report. Long enough that a restart of the
+    # A node's right to run what it was given, renewed by each report. Long enough that a restart of the
     # server or its database stops no job: stopping begins a quarter of the lease before it ends.
     node_lease_seconds: float = Field(default=30.0, gt=1)
     # The server takes GPUs back only this long after the lease ended, so that the agent, whose own
     # deadline is the lease itself, has stopped everything by then even with an imperfect clock.
     node_lease_margin_seconds: float = Field(default=5.0, ge=0)
-    # A node that health cordoned returns when its checks have all been ok for so long, so often within a day.
+    # A node that health cordoned returns when its checks have all been ok for this long, at most this often
+    # within a day.
     node_return_seconds: float = Field(default=300.0, gt=0)
     node_returns_per_day: int = Field(default=3, ge=0)
     rounds_kept: int = Field(default=2_000, ge=1)
@@ -101,7 +102,7 @@ class Config(BaseSettings):
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     # Queued and running jobs of each tenant, unless operators allow it another number.
     unfinished_jobs_per_tenant: int = Field(default=20_000, ge=1)
-    # Jobs of each user that wait, in each tenant: each round looks at all that wait.
+    # Jobs of each user that wait, in each tenant: each round reads all that wait.
     waiting_jobs_per_user: int = Field(default=5_000, ge=1)
     # Live streams of each user at once, from whatever address; and how many messages a second are taken from
     # one of them.
@@ -181,7 +182,7 @@ class Config(BaseSettings):
 
     @property
     def takes_unisolated_nodes(self) -> bool:
-        """Whether nodes may run jobs without isolation: where everybody is at this machine, or by choice."""
+        """Whether nodes may run jobs without isolation: where all users are at this machine, or by choice."""
         return self.unsafe_jobs or all(is_loopback(name.strip()) for name in self.hosts.split(",") if name)
 
     @field_validator("solver_budget_seconds", "view_budget_seconds")

@@ -26,7 +26,7 @@ BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 1_024
 LOOK_SECONDS = 2.0
 LINGER_SECONDS = 1.0
-#: A reader that takes nothing of its answer for so long has gone, or will never have it all.
+#: A reader that takes nothing of its answer for this long has gone, or will never have it all.
 TAKE_SECONDS = 60.0
 #: The most bytes of path and query together; and of all headers together.
 ADDRESS_BYTES = 8_192
@@ -163,7 +163,8 @@ class BoundedProtocol(HttpToolsProtocol):
             head += "retry-after: 5\r\n\r\n" if status == 429 else "\r\n"
             self.transport.write(head.encode() + body)
         self.forget()
-        # Who is still sending would lose the answer with the connection: take in the rest for a moment.
+        # A client that is still sending would lose the answer with the connection: read the rest for a
+        # moment.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)

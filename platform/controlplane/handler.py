@@ -159,7 +159,7 @@ class Handler(ASGIHandler):
         return response
 
     async def _stream(self, response: Any, lane: Lane, receive: Receive, send: Send) -> None:
-        """Send the response piece by piece, as long as there is somebody who reads it, and may."""
+        """Send the response piece by piece, as long as there is a reader who may read it."""
         if not response.is_async:
             response.streaming_content = _in_lane(lane, iter(response.streaming_content))
         sending = asyncio.ensure_future(self.send_response(response, send))  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ async def _in_lane(lane: Lane, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def caller_of(request: HttpRequest | None) -> Caller | None:
-    """Return who was seen to be signed in, if anybody."""
+    """Return the user who was seen to be signed in, if any."""
     signed_in = getattr(request, "auth", None)
     if isinstance(signed_in, Viewer):
         return Caller(f"user {signed_in.user.pk}", tuple(signed_in.roles))

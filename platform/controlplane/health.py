@@ -1,4 +1,4 @@
-"""For load balancers and supervisors; no authentication, nothing told that helps an attacker."""
+"""For load balancers and supervisors; without authentication, and without details that help an attacker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     ready = set(parts.values()) == {"ok"}
     body: dict[str, object] = {"status": "ok" if ready else "unavailable", "parts": parts}
     if ready and (count := _count_unisolated(instant)):
-        # It can work, and somebody should know.
+        # It can work, and operators should know.
         body["warnings"] = {"nodes_without_isolation": count}
     return JsonResponse(body, status=200 if ready else 503)
 
@@ -57,7 +57,7 @@ def _parts(instant: int) -> dict[str, str]:
 
 
 def _state(ask: Callable[[], object], write: Callable[[], object]) -> str:
-    """Whatever the reason, the answer is "no"; the reason is for the log of who uses the part."""
+    """Whatever the reason, the answer is "no"; the reason goes to the log of the code that uses the part."""
     if not _works(ask):
         return "unavailable"
     return "ok" if _works(write) else "not writable"

@@ -72,7 +72,7 @@ def place_of(path: str) -> Place | None:
 
 
 def is_for_pages(host: str, port: int) -> bool:
-    """Whether a request to this host name, taken in at this port of ours, is for pages of jobs."""
+    """Whether a request to this host name, received at this port of ours, is for pages of jobs."""
     config = settings.CONFIG
     if config.proxy_port and port == config.proxy_port:
         return True

@@ -1,8 +1,8 @@
 """The two WebSockets: pages that watch, and node agents that wait to be woken.
 
-A page hears what its viewer may see when it connects. When his rights change, its stream ends within ten
-seconds; if he has any left it connects again, and hears what he may see then. Whatever is lost on the way is
-refetched by REST: nothing here keeps state for anybody.
+A page gets what its viewer may see when it connects. When his rights change, its stream ends within ten
+seconds; if he has any left it connects again, and gets what he may see then. Whatever is lost on the way is
+refetched by REST: nothing here keeps state for a page.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
 
     async def _end_with(self, right: rights.Right) -> None:
         viewer = await right.changed()
-        # First: a page that does not take in what it is sent does not hear the end of it either.
+        # First: a page that does not read what it is sent does not read the end of it either.
         self.has_ended = True
         await self._leave_groups()
         await self.close(NOT_SIGNED_IN if viewer is None else RIGHTS_CHANGED)
@@ -181,7 +181,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
 
 
 class AgentConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
-    """A node agent's socket: it hears "wake", and of sessions that somebody wants (`sessions.consumers`)."""
+    """A node agent's socket: it gets "wake", and the sessions that users ask for (`sessions.consumers`)."""
 
     async def connect(self) -> None:
         self.group: str | None = None

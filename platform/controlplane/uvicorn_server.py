@@ -25,7 +25,7 @@ from controlplane.embedded.spawn import end_with_parent
 log = logging.getLogger(__name__)
 
 BACKLOG = 2_048
-# A process that does not answer its manager for so long is replaced: longer than a busy machine may take.
+# A process that does not answer its manager for this long is replaced: longer than a busy machine may take.
 STUCK_SECONDS = 60
 
 

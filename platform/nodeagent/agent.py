@@ -173,7 +173,7 @@ class Agent:
     # What the machine decides
 
     def post(self, event: Event) -> None:
-        """Let the machine take in an event, and do what it says. Instructions may post more events."""
+        """Pass an event to the machine, and carry its instructions out. Instructions may post more events."""
         self.events.append(event)
         if self.is_stepping:
             return
@@ -296,7 +296,7 @@ class Agent:
             await wait_until(self.changed, rest_seconds)
 
     async def report(self) -> None:
-        """Say what is, and take in what should be."""
+        """Report what is, and store what should be."""
         await self.shipper.ship_last()
         self.changed.clear()
         parts = self.state.parts

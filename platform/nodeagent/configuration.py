@@ -101,7 +101,7 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What the health checks of the node look at beside its devices, its folders and its clock."""
+    """What the health checks of the node check beside its devices, its folders and its clock."""
 
     #: A command that ends with 0 (ok), 1 (warning) or 2 (failed); the first line it writes says why.
     script: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Who carries out what the server wants of a node: the seam behind `Agent`.
+"""What carries out what the server wants of a node: the seam behind `Agent`.
 
-A `Runtime` carries out one node's attempts. There are two: `process.runtime` on the machine of the
-agent, and `batch.runtime` on a machine that another scheduler manages.
+A `Runtime` carries out one node's attempts. There are two: `process.runtime` on the machine of the agent, and
+`batch.runtime` on a machine that another scheduler manages.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Runtime(Protocol):
     What the server relies on, whatever happens to the agent, the node or the network:
 
     - *Once*: an attempt's processes are started once at most, also by an agent that died in the midst.
-    - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without anybody's
-      help. What is frozen runs again only when `extend_lease` names it, and is killed after `freeze_seconds`.
+    - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without help from
+      outside. What is frozen runs again only when `extend_lease` names it, and is killed after
+      `freeze_seconds`.
     - *Adoption*: they outlive the agent, and `recover` finds them again.
     - *One end*: `AttemptExited` is posted once for each attempt, and nothing of it is alive by then.
     """

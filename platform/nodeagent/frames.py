@@ -18,7 +18,7 @@ import sys
 INPUT, OUTPUT, ERRORS = b"i", b"o", b"e"
 #: No more bytes of this kind will come; the payload is the kind.
 END = b"z"
-#: Four bytes: how much of what was sent has been taken in, by `cost`.
+#: Four bytes: how much of what was sent has been consumed, by `cost`.
 TAKEN = b"t"
 #: Two numbers of two bytes: rows and columns of the user's terminal.
 SIZE = b"s"
@@ -36,7 +36,7 @@ COST_OF_ONE = 1024
 
 
 def cost(frame: bytes) -> int:
-    """Return what a frame takes of the window; word of what was taken in takes nothing."""
+    """Return what a frame takes of the window; a report of what was consumed takes nothing."""
     return 0 if frame[:1] == TAKEN else len(frame) + COST_OF_ONE
 
 

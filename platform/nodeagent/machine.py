@@ -1,8 +1,8 @@
 """The agent's decisions, pure: (state, event) -> (state, instructions).
 
-No clock, no files, no network: `agent.py` feeds events in and carries the instructions out. Every event
-may come twice, late or never; a part only ever moves forward through its phases, so nothing is started
-twice and nothing that was told to stop goes on. One part is one attempt on this node.
+No clock, no files, no network: `agent.py` feeds events in and carries the instructions out. Every event may
+come twice, late or never; a part only ever moves forward through its phases, so nothing is started twice and
+nothing that has to stop goes on. One part is one attempt on this node.
 
     preparing -> ready -> starting -> running -> stopping -> exited -> (forgotten)
 """

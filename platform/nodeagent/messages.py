@@ -1,4 +1,4 @@
-"""What a node agent and the control plane say to each other. Standard library only; both sides import it.
+"""The messages between a node agent and the control plane. Standard library only; both sides import it.
 
 One exchange carries everything but logs: the agent posts a Report of what *is* and is answered with the
 DesiredState of its node. The report renews the node's lease, so a repeated, late or lost exchange is
@@ -9,7 +9,7 @@ harmless: there is no command to lose. Log text goes by LogBatch, numbered, and 
     POST /api/agent/v1/secrets   SecretsRequest -> SecretsAnswer
     GET  /api/agent/v1/code/ATTEMPT   the archive of an attempt's code, as it is
     GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new,
-                              and {"type": "session", "session": SessionOffer} when somebody wants in
+                              and {"type": "session", "session": SessionOffer} when a user wants in
     GET  /ws/agent/sessions/ID   WebSocket, opened for that; what goes over it is in `frames.py`
 """
 
@@ -69,7 +69,7 @@ class Inventory:
     #: What the runtime really enforces here, e.g. {"cpu": true, "memory": false, "sandbox": true}; of
     #: "required" true, nothing starts without a sandbox or Landlock.
     isolation: dict[str, bool] = field(default_factory=dict)
-    #: Bytes a second of the storage that its jobs read from, and bytes of that in its cache; 0: not told.
+    #: Bytes a second of the storage that its jobs read from, and bytes of that in its cache; 0: not reported.
     storage_bandwidth: float = 0.0
     cache_bytes: int = 0
 

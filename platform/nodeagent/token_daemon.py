@@ -42,7 +42,7 @@ MESSAGE_BYTES = 1024
 MOST_WAITING = 64
 #: Connections, well below what a process may open: one that cannot be taken is announced again for ever.
 MOST_CLIENTS = 256
-#: A holder may keep the token for so long beyond its quota while others wait.
+#: A holder may keep the token for this long beyond its quota while others wait.
 OVERDUE = WINDOW
 #: How long it stays without a connection, in microseconds: the first client comes a moment after the start.
 ALONE = 5_000_000
@@ -59,7 +59,7 @@ class Client:
         self.burst: int | None = None
 
     def tell(self, **message: Any) -> None:
-        # What it does not take in it will never obey; its end is then seen by its connection's.
+        # A client that does not read it will never obey it; its end shows when its connection ends.
         with contextlib.suppress(OSError):
             self.line.send(json.dumps(message).encode())
 
@@ -76,7 +76,7 @@ class TokenDaemon:
         self.holder: Client | None = None
         self.grant = Grant("", 0)
         self.granted_at = now
-        #: When the answer may change without anybody's word; None: not before somebody speaks.
+        #: When the answer may change without a message; None: not before a client sends one.
         self.look_at: int | None = None
         self.alone_since = now
 

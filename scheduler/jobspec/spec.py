@@ -261,7 +261,7 @@ class JobSpec:
         flag=Flag(("--on-reclaim",)),
         label="When its guarantee is taken",
     )
-    #: None: with anybody.
+    #: None: with any job.
     sharing: SharingLabels | None = stated(
         SHARING,
         default=None,
@@ -336,7 +336,7 @@ class JobSpec:
     trial: Trial | None = stated(
         TRIAL, default=None, help="A short run on few GPUs before the whole gang starts."
     )
-    #: None: it makes its batches itself, or somebody starts the workers.
+    #: None: it makes its batches itself, or its user starts the workers.
     input_workers: InputWorkers | None = stated(
         INPUT_WORKERS,
         default=None,

@@ -289,7 +289,7 @@ class TaskSpec:
 
 
 def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
-    """Note what is said of a part where there is none, and a limit below the request."""
+    """Note a statement about a part where there is no part, and a limit below the request."""
     for name, value in (("gpu_limit", task.gpu_limit), ("gpu_memory", task.gpu_memory_bytes)):
         if value and not 0 < task.gpu < 1:
             has = "whole ones" if task.gpu else "none"

@@ -186,10 +186,10 @@ DECLARED: Mapping[str, Mapping[str, float]] = {
 }
 
 #: Submitted at once, in this order: they fill the guarantees, the opportunistic ones what is left, and some
-#: wait, fail, are done soon or are held. Vision keeps two V100 for the first job of who tries it (README.md):
-#: `digits-next` needs all four, and goes behind others. With the two V100 that no guarantee covers they
-#: are room for the second one, an opportunistic gang of four: what else is opportunistic there, and is not
-#: moved to P100 soon, is short.
+#: wait, fail, are done soon or are held. Vision keeps two V100 for the first job of a user who tries it
+#: (README.md): `digits-next` needs all four, and goes behind others. Together with the two V100 that no
+#: guarantee covers they have room for the second one, an opportunistic gang of four: other opportunistic jobs
+#: there are short, unless they move to P100 soon.
 JOBS: Sequence[DemoJob] = (
     DemoJob(tenant="vision", name="digits-quick", options="--steps 150 --step-seconds 0.1", gpu_model="V100"),
     DemoJob(
@@ -365,5 +365,5 @@ def stream_job(number: int) -> DemoJob:
         return replace(job, example="gang.yaml", replicas=2, gpu_model=own, fields=fields)
     if kind < 0.95:
         return replace(job, gpus=dice.choice((1, 1, 2)))
-    # Now and then somebody makes a mistake.
+    # Now and then a user makes a mistake.
     return replace(job, options="--batch 3")

@@ -1,5 +1,6 @@
-"""What simulations of the past told: who waits longer here than in a private cluster, which cells each
-virtual cluster should get, and what elasticity saved."""
+"""Results of simulations of the past: which jobs wait longer here than in a private cluster, which cells each
+virtual cluster should get, and what elasticity saved.
+"""
 
 from uuid import uuid4
 
@@ -66,7 +67,7 @@ class ElasticitySavings(models.Model):
     id = models.UUIDField(default=uuid4, unique=True)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     asked_at = models.DateTimeField()
-    #: Of submissions that are looked at.
+    #: The days of submissions that are simulated.
     days = models.FloatField()
     state = models.CharField(max_length=7, choices=WorkState.choices, default=WorkState.WAITING)
     #: Why there is no answer: a sentence.

@@ -217,10 +217,10 @@ class TrainingProgress(models.Model):
     attempt = models.BigIntegerField()
     sequence = models.PositiveIntegerField()
     at = models.FloatField()
-    #: Done so far, and in all (0: not told).
+    #: Done so far, and in all (0: not reported).
     epoch = models.FloatField()
     epochs = models.FloatField()
-    #: 0: not told.
+    #: 0: not reported.
     batch_size = models.BigIntegerField()
     seen = models.JSONField(default=dict)
 
@@ -238,7 +238,7 @@ class JobScaling(models.Model):
     limits = models.JSONField()
     #: [size, local batch, accumulation, learning-rate factor] that it has now.
     batch = models.JSONField()
-    #: [squared norm, variance] of the gradient at the initial batch; null: not told.
+    #: [squared norm, variance] of the gradient at the initial batch; null: not reported.
     noise = models.JSONField(null=True)
     times = models.JSONField(default=list)
     most_replicas = models.PositiveIntegerField(default=0)

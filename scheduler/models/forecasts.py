@@ -7,7 +7,7 @@ from django.db import models
 
 
 class Forecast(models.Model):
-    """When each waiting job will start, as foreseen from the facts right after a round."""
+    """When each waiting job will start, as predicted from the facts right after a round."""
 
     round_number = models.PositiveBigIntegerField(primary_key=True)
     made_at = models.DateTimeField()

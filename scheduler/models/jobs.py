@@ -65,7 +65,7 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=choices_of(JobState), default=JobState.QUEUED)
     held = models.BooleanField(default=False)
     cancelling = models.BooleanField(default=False)
-    #: No attempt before this: its begin, as `spec` says it, or back-off after a failure.
+    #: No attempt before this: its begin, as `spec` states it, or back-off after a failure.
     eligible_at = models.DateTimeField(null=True)
     #: Since when it could be started, after it ran, was on hold or waited for other jobs; None: all along.
     waits_since = models.DateTimeField(null=True)
@@ -163,7 +163,7 @@ class Dependency(models.Model):
     state = models.CharField(
         max_length=7, choices=choices_of(DependencyState), default=DependencyState.AWAITED.value
     )
-    #: Rounds have to look at it still.
+    #: Rounds still have to read it.
     is_open = models.BooleanField(default=True)
     #: The job is cancelled when it can not be met any more; else it waits for ever.
     cancels = models.BooleanField(default=True)
@@ -186,8 +186,9 @@ class Explanation(models.Model):
 
 
 class QueueOrder(models.Model):
-    """The waiting jobs of a view in the order in which they will be considered: one row a view, so
-    that a job leaving the head does not rewrite a row of everyone behind it."""
+    """The waiting jobs of a view in the order in which they will be considered: one row a view, so that a job
+    leaving the head does not rewrite a row of every job behind it.
+    """
 
     view = models.CharField(max_length=63, primary_key=True)
     jobs = models.JSONField(default=list)

@@ -22,7 +22,7 @@ class LedgerLine(models.Model):
     #: Among the lines of its round and view.
     position = models.PositiveIntegerField(default=0)
     kind = models.CharField(max_length=20)
-    #: Tenants; in the market virtual clusters. Empty: everyone in the view.
+    #: Tenants; in the market virtual clusters. Empty: all in the view.
     party = models.CharField(max_length=63, blank=True)
     counterparty = models.CharField(max_length=63, blank=True)
     jobs = ArrayField(models.BigIntegerField(), default=list)

@@ -137,7 +137,7 @@ class Offer(models.Model):
     #: As in events: "user vera", "rule 3".
     made_by = models.CharField(max_length=80)
     made_at = models.DateTimeField()
-    #: When it was taken, withdrawn or expired, and by whom if by anybody.
+    #: When it was taken, withdrawn or expired, and by whom, if by a person or rule.
     closed_at = models.DateTimeField(null=True)
     closed_by = models.CharField(max_length=80, blank=True)
     version = models.PositiveBigIntegerField(default=1)

@@ -67,7 +67,7 @@ class NodePeak(models.Model):
     #: Whose peak that is: ids of allocations.
     allocations = models.JSONField(default=list)
     margin = models.FloatField()
-    #: [allocation, CPUs, bytes of memory] of everybody there, and when that was measured.
+    #: [allocation, CPUs, bytes of memory] of all jobs there, and when that was measured.
     used = models.JSONField(default=list)
     measured_at = models.DateTimeField()
 

@@ -15,7 +15,7 @@ NODE_NAME = RegexValidator(
 class GpuModel(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[GPU_MODEL_NAME])
     memory_bytes = models.PositiveBigIntegerField(default=0)
-    #: What one of its GPUs costs for an hour, in whatever unit the operators reckon in.
+    #: What one of its GPUs costs for an hour, in the unit in which the operators count costs.
     price_per_hour = models.FloatField(default=1.0, db_default=1.0)
 
     class Meta:

@@ -37,7 +37,7 @@ class NotificationSettings(models.Model):
     #: Mails in a row that could not be sent, and why the last one could not.
     mail_failures = models.PositiveIntegerField(default=0)
     mail_problem = models.CharField(max_length=300, blank=True)
-    #: When a change of address was last to be confirmed: one mail a minute, to anybody.
+    #: When a change of address was last to be confirmed: one mail a minute, to any address.
     confirmation_asked_at = models.DateTimeField(null=True)
 
 

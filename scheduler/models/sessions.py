@@ -1,4 +1,4 @@
-"""Who is, or was, inside a running attempt: by a command beside it, or at one of its ports."""
+"""The users who are, or were, inside a running attempt: by a command beside it, or at one of its ports."""
 
 import uuid
 

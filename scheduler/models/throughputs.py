@@ -58,7 +58,7 @@ class SpeedMeasurement(Setting):
 
 
 class SpeedCorrection(Setting):
-    """What a person said a throughput is; it stands until somebody takes it back."""
+    """What a person stated a throughput to be; it stands until a person takes it back."""
 
     value = models.FloatField()
     reason = models.CharField(max_length=200, blank=True)

@@ -1,4 +1,6 @@
-"""Who of a workload is who in a cluster, before the two can be simulated together."""
+"""How the tenants and virtual clusters of a workload map to those of a cluster, before the two are simulated
+together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario told round by round: what happened, what was decided, and why the others wait."""
+"""A scenario, reported round by round: what happened, what was decided, and why the others wait."""
 
 from __future__ import annotations
 

@@ -32,10 +32,9 @@ _GAVEL_KEY = re.compile(r"\('(.*)', (\d{1,9})\)")
 
 
 def read_throughputs(path: str | Path, *, reference: str | None = None) -> ThroughputTable:
-    """Read a file of any of the four kinds, which its content tells; raise ThroughputError.
+    """Read a file of any of the four kinds, which its content shows; raise ThroughputError.
 
-    `reference` is the model that counts as 1: v100 for Gavel unless told otherwise, the first one for our
-    CSV.
+    `reference` is the model that counts as 1: by default v100 for Gavel, and the first one for our CSV.
     """
     path = Path(path)
     try:

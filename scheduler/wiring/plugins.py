@@ -99,7 +99,7 @@ def _described(plugins: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPlugin:
-    """A policy or placer as somebody chose it; parameters that are not stated are as usual."""
+    """A policy or placer as a user chose it; parameters that are not stated have their defaults."""
 
     name: str
     #: JSON values by name.

@@ -95,7 +95,7 @@ ON CONFLICT (object_id, address) WHERE action = 'token.first-use' DO NOTHING
 
 
 def record_read(action: str, *, object_kind: str, object_id: object, subject: str, tenant: Tenant) -> None:
-    """Write down who read what is no business of everybody; who follows a log reads it once."""
+    """Record who read what not all may read; a user who follows a log makes one entry."""
     who = source()
     if _READS.is_new((action, who.actor, who.address, object_kind, str(object_id))):
         record(action, object_kind=object_kind, object_id=object_id, subject=subject, tenant=tenant)
@@ -146,7 +146,7 @@ _REFUSALS = _Refusals()
 def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
     """Write down that a request was refused: some of each caller's a minute, the others as a number.
 
-    `tried` is the name with which somebody tried to sign in.
+    `tried` is the name with which the caller tried to sign in.
     """
     who = source()
     action = "user.sign-in" if tried else "request.refuse"

@@ -1,4 +1,4 @@
-"""Reading the audit log: who may see what of it, and up to where it is complete."""
+"""Reading the audit log: which entries a viewer may see, and up to where it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenants.selectors import Viewer
 MOST_COUNTED = 100_000
 #: Entries that are read at once.
 PAGE = 500
-#: The database's clock may be set back by so much.
+#: The database's clock may be set back by this much.
 _CLOCK_MARGIN = timedelta(seconds=0.5)
 
 # A writer of an entry has a transaction number before the entry has an id, so that no writer is overlooked

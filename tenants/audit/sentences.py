@@ -11,7 +11,7 @@ from tenants.models import AuditEntry, Outcome
 _FIELDS_TOLD = 3
 _VALUE_CHARACTERS = 60
 
-#: Who sends a request without credentials, such as a person who accepts an invitation.
+#: The author of a request without credentials, such as a person who accepts an invitation.
 _ANONYMOUS = "somebody who was not signed in"
 
 #: Past tense of the last word of an action, where that is not what `_past` makes of it.
@@ -106,7 +106,7 @@ def _details(entry: AuditEntry) -> str:
     if not isinstance(entry.before, dict) or not isinstance(entry.after, dict):
         return ""
     names = sorted({*entry.before, *entry.after})
-    # Who and when stand in front already.
+    # The author and the time stand in front already.
     names = [name for name in names if not name.endswith(("_at", "_by"))] or names
     shown = [_field(name, entry.before, entry.after) for name in names[:_FIELDS_TOLD]]
     more = [f"and {len(names) - _FIELDS_TOLD} more"] if len(names) > _FIELDS_TOLD else []

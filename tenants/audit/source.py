@@ -1,8 +1,8 @@
-"""Who is behind what is done, and from where: known to Python, and told to the database with each write.
+"""The author of a change, and from where it comes: known to Python, and sent to the database with each write.
 
-The triggers that write the log (`tenants.audit.triggers`) read it from the setting `allot.source`, which is
-set by the very message that carries the write and ends with its transaction: no connection that goes back to
-the pool can take somebody's name along.
+The triggers that write the log (`tenants.audit.triggers`) read it from the setting `allot.source`. The very
+message that carries the write sets it, and it ends with the transaction: no connection that goes back to the
+pool can take a user's name along.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class AuditedTable:
     name: str
     #: Id of the tenant whose admins may see the entry; none: operators only.
     tenant: str = "NULL::bigint"
-    #: Columns that look like secrets and are none.
+    #: Columns that look like secrets and are not.
     shown: tuple[str, ...] = ()
     #: Secrets whose name does not say it.
     hidden: tuple[str, ...] = ()

@@ -109,7 +109,7 @@ def install(**_: Any) -> None:
 
 
 def remove(*, plan: Any = (), **_: Any) -> None:
-    """Before migrations, take the triggers away: PostgreSQL changes no type of a column that one looks at."""
+    """Before migrations, take the triggers away: PostgreSQL changes no type of a column that one reads."""
     if plan and connection.vendor == "postgresql":
         with atomic(), connection.cursor() as cursor:
             _remove_all(cursor)

@@ -1,4 +1,4 @@
-"""fairness: how a virtual cluster is divided among its tenants, and who would be better off alone."""
+"""fairness: how a virtual cluster is divided among its tenants, and which would be better off alone."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class AdaptiveBatch:
         self.limits, self.replicas = limits, replicas
         self.noise = GradientNoise()
         self.use_rule(rule or "adascale")
-        #: Whether the caller left the rule open, so that who knows the optimiser may choose it.
+        #: Whether the caller left the rule open, so that code that knows the optimiser may choose it.
         self.is_rule_open = rule is None
         #: Steps at the initial batch that the steps so far are worth, and samples had, over all replicas.
         self.progress, self.samples = float(steps_before), float(steps_before * limits.initial_batch)
@@ -68,7 +68,7 @@ class AdaptiveBatch:
         self._computed: float | None = None
         # After a change the first iteration is slower than those that follow, and is not timed.
         self._is_new = True
-        # Sums over iterations with this batch that no progress line has told yet.
+        # Sums over iterations with this batch that no progress line has reported yet.
         self._gradient_seconds = self._iteration_seconds = 0.0
         self._timed = 0
         # Since the first choice: iterations, seconds of those that were timed, and seconds of measuring.
@@ -126,8 +126,9 @@ class AdaptiveBatch:
             self._computed = self.clock()
 
     def gradient_is_computed(self) -> None:
-        """Note that this rank has its gradient, and what follows is synchronising. `synchronising` does it;
-        for who synchronises while the last gradient is under way."""
+        """Note that this rank has its gradient, and that what follows is synchronising. `synchronising` does
+        it; for callers that synchronise while the last gradient is under way.
+        """
         self._computed = self.clock()
 
     @contextmanager

@@ -78,8 +78,8 @@ class Keeper:
     def choose(self) -> Checkpoint | None:
         """Return the newest checkpoint that counts and is undamaged, all parts of it; None to start afresh.
 
-        Raises TrainingError when there are checkpoints, and none can be used: starting over would throw away
-        somebody's training without asking.
+        Raises TrainingError when there are checkpoints, and none can be used: starting over would discard the
+        user's training without asking.
         """
         problems = []
         for checkpoint in self._line():
@@ -193,7 +193,7 @@ class Keeper:
                     yield checkpoint
             origin = self.origin_of(start)
             if origin is None:
-                continue  # It died before it had chosen, or so long ago that this was cleared away.
+                continue  # It died before it had chosen, or long enough ago that this was cleared away.
             (until,) = origin
             if until is None:
                 return
@@ -204,5 +204,6 @@ class Keeper:
         try:
             count = self.read(checkpoint, 0).parts
         except DamagedCheckpoint:
-            return True  # It was whole, or its manifests would not be there; who reads it says what is wrong.
+            # It was whole, or its manifests would not be there; the reader reports what is wrong.
+            return True
         return all(part_name(rank) in finished for rank in range(count))

@@ -51,7 +51,7 @@ class GradientNoise:
         scale: float,
         iterations: int = 1,
     ) -> None:
-        """Take in one iteration's gradients.
+        """Add one iteration's gradients.
 
         local       mean over `count` gradients of their squared norms, by group
         total       squared norm of the mean of the gradients, by group
@@ -61,7 +61,7 @@ class GradientNoise:
         iterations  since the last one that was observed; the measures of a run may be samples
 
         Passed over when a number is not finite, as with a step too large for 16 bits. The first ends what
-        pairs have told, as these are biased: their two gradients were not taken at the same weights.
+        pairs contributed, as these are biased: their two gradients were not taken at the same weights.
         """
         if self._is_of_pairs:
             self.reset()
@@ -132,7 +132,7 @@ class GradientNoise:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where that state was. Raises KeyError, TypeError or ValueError for what is none."""
+        """Go on where that state was. Raises KeyError, TypeError or ValueError for what is not a state."""
         self._sqr = [float(each) for each in state["sqr"]]
         self._var = [float(each) for each in state["var"]]
         self._weight, self._is_of_pairs = float(state["weight"]), bool(state["pairs"])

@@ -123,7 +123,7 @@ class AdaptiveOptimiser:
 
     def backward(self, loss: Any) -> None:
         """Add the gradient of a loss, which is the mean over its samples."""
-        # Ranks add their gradients up: to divide these afterwards takes another look at each.
+        # Ranks add their gradients up: to divide these afterwards means to read each again.
         count = self._gradients
         loss = loss / count if count > 1 else loss
         self._is_divided = True

@@ -56,7 +56,7 @@ def open_store(place: Place, name: str, environment: Mapping[str, str] = os.envi
     url = environment.get("ALLOT_CHECKPOINT_STORE")
     if not url:
         return FolderStore(place.folder)
-    # HTTP, TLS and XML: only who uses such a store waits for them to load.
+    # HTTP, TLS and XML: only users of such a store wait for them to load.
     from allot.training.s3 import S3Store
 
     return S3Store.from_environment(f"{url}/{name}" if name else url, environment)

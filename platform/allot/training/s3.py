@@ -235,7 +235,7 @@ def _xml(body: bytes) -> ElementTree.Element:
 
 
 def _code(body: bytes) -> str:
-    """Return the store's own word for what is wrong, if it gave one."""
+    """Return the store's own code for the error, if it gave one."""
     try:
         return ElementTree.fromstring(body).findtext("{*}Code") or ""
     except ElementTree.ParseError:

@@ -193,7 +193,7 @@ class Session:
 
     @property
     def should_stop(self) -> bool:
-        """Whether this process was told to stop. `steps` looks by itself."""
+        """Whether this process has to stop. `steps` checks automatically."""
         return self._stop.is_made
 
     def batch(self, global_batch: int) -> int:
@@ -304,7 +304,7 @@ class Session:
         return self._inputs
 
     def steps(self, total: int) -> Iterator[int]:
-        """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to.
+        """Yield the steps still to do, from 0. Saves when due and at the end; stops when it has to.
 
         A process that has a part of a GPU waits before a step until the GPU is its own for a while.
         """
@@ -320,7 +320,7 @@ class Session:
     def finish_step(self) -> None:
         """Count a step as done, and save or stop if it is time. For loops that are not `for` over `steps`.
 
-        Raises Stopped after saving when any rank was told to stop before the last step.
+        Raises Stopped after saving when any rank had to stop before the last step.
         """
         self._is_within_step = False
         before = self.step

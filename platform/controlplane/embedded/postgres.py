@@ -61,7 +61,7 @@ class Postgres:
     port: int
     durable: bool = True
 
-    stop_signal = signal.SIGINT  # "fast": disconnect everybody, checkpoint, end
+    stop_signal = signal.SIGINT  # "fast": disconnect all clients, checkpoint, end
     name = "postgres"
 
     @property

@@ -41,7 +41,7 @@ from tenants.errors import ApplicationError, FieldError, Invalid
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked at whether anybody is still there.
+#: How often it is checked whether the user is still there.
 RECHECK_SECONDS = 60.0
 #: Within which an agent that is awake has opened its socket.
 JOIN_SECONDS = 10.0

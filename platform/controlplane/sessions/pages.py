@@ -1,6 +1,6 @@
 """The pages of jobs: HTTP and WebSockets of a browser, to a program that listens in a job.
 
-What comes from there is a tenant's code, in the browser of somebody who is signed in here. So it is another
+What comes from there is a tenant's code, in the browser of a user who is signed in here. So it is another
 origin than the dashboard's, none of our cookies go there or come from there, and only pages of the same
 origin may ask for more than to be shown (docs/decisions/0020).
 """
@@ -46,7 +46,7 @@ RECHECK_SECONDS = 60.0
 #: Connections of one browser to one port, WebSockets not counted, and how long one rests before it is closed.
 MOST_CONNECTIONS = 16
 REST_SECONDS = 30.0
-#: Nothing was asked for so long: a browser that comes back is let in again by its cookie.
+#: After no request for this long, a browser that comes back is let in again by its cookie.
 FORGET_SECONDS = 300.0
 #: What a browser repeats too, when a connection that it used before turns out to be closed (RFC 9110, 9.2.2).
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})

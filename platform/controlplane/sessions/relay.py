@@ -2,8 +2,8 @@
 
 Each end has an address. Within a process frames are handed over directly, so that a slow reader slows the
 sender; between processes they go through Redis, whose pub/sub would take any amount. There and everywhere
-else what is under way is bounded by the window that both ends keep (`nodeagent.frames`), and who sends more
-is cut off.
+else what is under way is bounded by the window that both ends keep (`nodeagent.frames`), and an end that
+sends more is cut off.
 """
 
 import asyncio

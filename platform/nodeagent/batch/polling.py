@@ -104,8 +104,8 @@ class BatchDevices:
         """Return them all; what others use, and all of a node that takes nothing, with the reason why."""
         name, node, ours = self.poller.system.name, self.poller.nodes[self.node], self.in_use()
         free = [index for index in range(node.gpus) if index not in ours]
-        # A job of ours that is just ending looks like somebody else's, but not in two lists. Which index
-        # they have is not known: plans only count.
+        # A job of ours that is just ending looks like another user's, but not in two lists. Which index they
+        # have is not known: plans only count.
         taken = free[len(free) - min(*self.others, len(free)) :]
         return tuple(
             InventoryGpu(

@@ -50,7 +50,7 @@ LOOK_RUNNING_SECONDS = 0.25
 BEAT_SECONDS = 1.0
 BEAT_SHARE = 0.05
 SAMPLE_SECONDS = 5.0
-#: An agent that says nothing for so long will not say anything.
+#: An agent that has written nothing for this long will not write anything.
 FIRST_LEASE_SECONDS = 60.0
 #: How long a batch system takes at most to signal all that it started.
 SIGNALS_SECONDS = 1.0
@@ -270,7 +270,7 @@ def lost(message: str) -> Outcome:
 
 
 def main() -> None:
-    """Run the job of the folder and name given, unless somebody does or did."""
+    """Run the job of the folder and name given, unless another process does or did."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     folder, name = BatchJobFolder(sys.argv[1]), sys.argv[2]
     if not folder.take(name):

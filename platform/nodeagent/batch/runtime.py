@@ -47,7 +47,7 @@ from nodeagent.programs import program
 
 log = logging.getLogger(__name__)
 
-#: How often remote runners are looked at: while one is expected to say something, and otherwise.
+#: How often remote runners are read: while one is expected to report something, and otherwise.
 LOOK_SOON_SECONDS = 0.1
 LOOK_SECONDS = 0.5
 #: A job that is not in a list may have been submitted while the list was made, and the last words of an
@@ -56,7 +56,7 @@ LISTS_UNTIL_OVER = 2
 #: More than the node's clock is read between asking for a lease and having it.
 BEATS_KEPT = 60
 CANCEL_AGAIN_SECONDS = 10.0
-#: What a remote runner that lives says at least so often, on a file system that is slow to show it.
+#: A live remote runner writes at least this often, on a file system that is slow to show it.
 SILENT_SECONDS = 10.0
 #: Out of memory, in the words of Slurm and of Kubernetes.
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
@@ -82,7 +82,7 @@ class JobRecord:
     dead_by: float = 0.0
     cancelled_at: float = -math.inf
     samples: tuple[GpuSample, ...] = ()
-    #: How many lists in a row said that its job is over, and the newest list looked at.
+    #: How many lists in a row did not have its job any more, and the newest list that was read.
     lists_over: int = 0
     newest_list: int = 0
     is_over: bool = False
@@ -131,7 +131,7 @@ class BatchRuntime:
 
     @property
     def inventory_seconds(self) -> float:
-        """As often as the batch system is asked for its nodes; to look at its answer costs nothing."""
+        """As often as the batch system is asked for its nodes; to read its answer costs nothing."""
         return self.poller.every_seconds * JOB_LISTS_PER_NODE_LIST
 
     def folder(self, attempt: int) -> AttemptFolder:
@@ -268,7 +268,7 @@ class BatchRuntime:
         kept = read(folder.job)
         desired = kept_desired(attempt, kept.get("wish"), read_json(self.folder(attempt).spec))
         if desired is None:
-            return None  # It was not handed to anybody yet. The server will ask for it again.
+            return None  # It was not handed out yet. The server will ask for it again.
         state, orders = read(folder.state), read(folder.orders)
         key = state.get("public_key", "")
         record = self.records[attempt] = JobRecord(
@@ -388,7 +388,7 @@ class BatchRuntime:
             name = self.poller.system.name
             log.info("Attempt %d on %s is job %s of %s.", desired.attempt, job.node, number, name)
         except BatchError as error:
-            # Perhaps it was taken and only the answer was lost. Who has the claim knows.
+            # Perhaps it was taken and only the answer was lost. The holder of the claim knows.
             if not record.is_over and folder.take(record.name):
                 self._end(record, lost(f"{self.poller.system.name} did not take the job: {error}"))
                 self._cancel(record)

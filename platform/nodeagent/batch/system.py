@@ -55,7 +55,7 @@ class BatchNode:
     gpu_model: str
     gpu_memory_bytes: int
     gpus: int
-    #: By anybody's jobs.
+    #: GPUs used by jobs of any user.
     gpus_in_use: int
     cpus: float
     memory_bytes: int

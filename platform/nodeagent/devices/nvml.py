@@ -224,7 +224,7 @@ class NvmlDevices:
         return ""
 
     def _socket(self, handle: Any) -> int:
-        """Return the NUMA node of the device, read where the kernel says it."""
+        """Return the NUMA node of the device, where the kernel reports it."""
         bus = self._ask(self.nvml.nvmlDeviceGetPciInfo, handle)
         if bus is None:
             return 0

@@ -26,12 +26,12 @@ LONGEST_MESSAGE_CHARACTERS = 200
 
 
 class Check(Protocol):
-    """One thing that is looked at every so often."""
+    """One thing that is checked again and again."""
 
     #: The name of the finding that states whether the check itself answers.
     name: str
     every_seconds: float
-    #: How long a look may take.
+    #: How long a check may take.
     patience_seconds: float
 
     def look(self) -> Sequence[Finding]:
@@ -50,7 +50,7 @@ class CheckState:
         self._answer: tuple[Finding, ...] | None = None
 
     def step(self, now: float) -> None:
-        """Begin a look when it is time; take in what one has found that is done."""
+        """Begin a check when it is time; read the findings of one that is done."""
         if self.thread is not None:
             if not self.thread.is_alive():
                 self.thread, self.findings = None, self._answer

@@ -117,7 +117,7 @@ class Line:
             self.connection.sendall(json.dumps(value).encode() + b"\n")
 
     def hear(self) -> Any:
-        """Return the next value; raise EOFError at the end, and ValueError for what is none."""
+        """Return the next value; raise EOFError at the end, and ValueError for an invalid one."""
         line = self.file.readline(LONGEST_LINE)
         if not line:
             raise EOFError

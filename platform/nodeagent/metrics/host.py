@@ -102,7 +102,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return []  # Hidden, as in some containers: then it is not told.
+        return []  # Hidden, as in some containers: then it is not reported.
 
 
 def _names(folder: Path) -> list[str]:

@@ -95,7 +95,7 @@ class ProgressFile:
                 file.seek(self.offset)
                 data = file.read(READ_BYTES)
         except OSError:
-            return False  # There is none, or the job put something else in its place.
+            return False  # There is no file, or the job put something else in its place.
         if b"\n" not in data and len(data) == READ_BYTES:
             # No line is this long: leave it out as one bad line, or it would be read for ever.
             data = data[:-1] + b"\n"

@@ -59,7 +59,7 @@ class Isolation:
         }
 
     def warning(self) -> str:
-        """Return what somebody who runs the node should know of its isolation; "" when it is at its best."""
+        """Return what the operator of the node should know of its isolation; "" when it is at its best."""
         if self.problem:
             return f"No job starts here. {self.problem}"
         if self.has_sandbox:

@@ -24,7 +24,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 #: Where programs share memory, and terminals: open to all processes of the same user.
 OF_A_USER = ("/dev/shm", "/dev/pts", "/dev/ptmx")
 PROCESSES = "/proc"
-#: What everybody may list who is not confined.
+#: What every process may list that is not confined.
 FORBIDDEN = "/dev"
 TRIAL_SECONDS = 10.0
 TRIAL = program("nodeagent.shim.landlock")

@@ -16,7 +16,7 @@ from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.machine import Outcome
 from nodeagent.messages import Category
 
-#: How much of the end of a log is looked at.
+#: How much of the end of a log is read.
 TAIL_BYTES = 8 * 1024
 MESSAGE_CHARACTERS = 500
 #: What podman and docker exit with when they themselves fail, before anything ran.

@@ -82,7 +82,7 @@ class ProcessRuntime:
         self.attempts = self.root / "attempts"
         self.attempts.mkdir(parents=True, exist_ok=True)
         self.lease = str(self.root / "lease")
-        #: Who moves the lease forward. Shims ask whether that process lives.
+        #: The process that moves the lease forward. Shims check whether it lives.
         self.agent = str(self.root / "agent")
         write_json(self.agent, {"pid": os.getpid(), "identity": process_identity(os.getpid())})
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
@@ -402,7 +402,7 @@ class ProcessRuntime:
                 stop = read_json(folder.stop) if not status.get("replicas") else None
                 reason = stop["reason"] if stop else "shim"
                 status |= {"is_final": True, "reason": reason, "ended_at": time.time()}
-                with contextlib.suppress(OSError):  # A full disk must not keep the end from being told.
+                with contextlib.suppress(OSError):  # A full disk must not keep the end from being reported.
                     write_json(folder.status, status)
         finally:
             os.close(lock)

@@ -59,7 +59,7 @@ def make_folder(path: str, owner: int) -> None:
     """Make the folder if need be, and let it and all that is in it belong to the owner.
 
     What an earlier attempt wrote as another user is taken over once: then the folder is the owner's already.
-    A file with several names is left alone, for one of them may be somebody else's.
+    A file with several names is left alone, for one of them may be another user's.
     """
     os.makedirs(path, mode=0o700, exist_ok=True)
     facts = os.stat(path)

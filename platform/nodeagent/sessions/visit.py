@@ -15,7 +15,7 @@ from nodeagent.frames import DATA_BYTES, ERRORS, OUTPUT
 from nodeagent.shim.guest import descriptors_in, reached_by, resize
 
 ANSWER_BYTES = 4096
-#: How long the shim, or an engine, may take to let somebody in.
+#: How long the shim, or an engine, may take to let a user in.
 START_SECONDS = 10.0
 #: How long a command may take to end on its own once its user has left.
 LEAVE_SECONDS = 2.0
@@ -213,7 +213,7 @@ async def connect(port: int) -> Connection:
 
 
 async def _answer(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Wait for the shim's next word, {} when there is none; and the descriptors that came with it."""
+    """Wait for the shim's next message, {} when there is none; and the descriptors that came with it."""
     while True:
         try:
             text, ancillary, _, _ = line.recvmsg(ANSWER_BYTES, 1024, socket.MSG_CMSG_CLOEXEC)

@@ -1,7 +1,7 @@
-"""Where a replica asks for the token of its GPU: a socket of its own, at which one process is heard.
+"""Where a replica asks for the token of its GPU: a socket of its own, which serves one process.
 
-Who asks is not trusted. One process of the attempt is let in at a time, strangers never; it is heard every
-few milliseconds however much it says; and what cannot be understood ends its connection.
+The client is not trusted. One process of the attempt is let in at a time, strangers never. It is read every
+few milliseconds however much it sends, and an invalid message ends its connection.
 
 Imported by the shim, so it imports nearly nothing.
 """
@@ -39,7 +39,9 @@ class AskingPlace:
     """The socket of one replica, and the client that asks there. Times are seconds of the boot clock."""
 
     def __init__(self, path: str, poll: select.poll, *, is_everybodys: bool) -> None:
-        """`is_everybodys`: let in who is not below the shim, as an engine's containers need not be."""
+        """`is_everybodys`: let in processes that are not below the shim, as an engine's containers need not
+        be.
+        """
         self.path = path
         self.poll = poll
         self.is_everybodys = is_everybodys
@@ -96,7 +98,7 @@ class AskingPlace:
                 self.poll.register(each, select.POLLIN)
 
     def answer(self, microseconds: int) -> None:
-        """Tell who asks that it may run for so long."""
+        """Answer the client that it may run for `microseconds`."""
         if self.asker is not None:
             with contextlib.suppress(OSError):
                 self.asker.send(json.dumps({"quota": microseconds}).encode())

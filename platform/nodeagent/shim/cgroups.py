@@ -56,7 +56,7 @@ class CgroupOfReplica:
             if self.is_unified:
                 self._write("memory", "memory.max", str(memory_bytes))
                 self._write_if_there("memory", "memory.swap.max", "0")
-                # All of the replica or nothing: half of a process tree is of no use to anyone.
+                # All of the replica or nothing: half of a process tree is of no use.
                 self._write_if_there("memory", "memory.oom.group", "1")
             else:
                 self._write("memory", "memory.limit_in_bytes", str(memory_bytes))

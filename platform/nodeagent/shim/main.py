@@ -61,7 +61,7 @@ CONTAINER_KILL_MARGIN_SECONDS = 2.0
 KILL_AGAIN_SECONDS = 0.05
 #: The longest sleep: timers stand still while a machine is suspended, the lease does not.
 LONGEST_SLEEP_SECONDS = 5.0
-#: How often it is looked at the lease, and for the agent, when its end is near.
+#: How often the lease, and the agent, are checked when its end is near.
 LEASE_LOOK_SECONDS = 1.0
 #: What fills the disk, or memory that others need, gets no more time than this to save its work.
 DISK_GRACE_SECONDS = 2.0
@@ -222,7 +222,7 @@ class Shim:
         if all(other.wait_status is not None for other in self.replicas):
             self.guests.end_all()
         if self.kill_at is None:
-            # A replica ends when its command ends. When it was told to stop, its children keep their grace.
+            # A replica ends when its command ends. When it had to stop, its children keep their grace.
             replica.signal_group(signal.SIGKILL)
             if all(other.wait_status is not None for other in self.replicas):
                 self.end_rest()
@@ -415,7 +415,7 @@ class Shim:
         return self.deadline - self.lease_stop_seconds()
 
     def lease_stop_seconds(self) -> float:
-        """How long before the deadline the attempt is frozen, or told to stop."""
+        """How long before the deadline the attempt is frozen, or stopped."""
         if self.can_freeze():
             return self.freezing_seconds + self.kill_margin_seconds
         return self.lease_grace_seconds + self.kill_margin_seconds

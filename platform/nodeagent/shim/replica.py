@@ -272,7 +272,7 @@ def _said(command: list[str], environment: dict[str, str]) -> bytes:
 
 
 def _run(command: list[str], environment: dict[str, str], seconds: float) -> tuple[bool, bytes]:
-    """Run a command for so long at most; return whether it did what it should, and what it wrote."""
+    """Run a command for `seconds` at most; return whether it did what it should, and what it wrote."""
     read, write = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:

@@ -14,7 +14,7 @@ The token daemon of the GPU (`token_daemon.py`) decides when. A replica is held 
 Without a daemon everything runs, as it did before: a daemon that was killed must not cost a job anything.
 
 Memory on a simulated device is what the replica's processes occupy, what several share counted once; on a
-real one what the driver says, which the agent writes down.
+real one what the driver reports, which the agent writes down.
 
 Imported by the shim, so it imports nearly nothing.
 """
@@ -53,7 +53,7 @@ AWAY_SECONDS = 5.0
 #: What a replica that asks is given while there is no daemon.
 FREE_MICROSECONDS = 1_000_000
 MEMORY_LOOK_SECONDS = 0.5
-#: A replica that asks may keep the token beyond its quota for so long, as a step takes, while others wait.
+#: A replica that asks may keep the token beyond its quota for this long, as a step takes, while others wait.
 OVERTIME_SECONDS = 1.0
 #: One that uses more processor time without the token within a window is not believed to keep its word.
 UNHELD_SECONDS, UNHELD_WINDOW_SECONDS = 0.5, 10.0
@@ -76,7 +76,7 @@ class PartOfGpu:
         self.line: socket | None = None
         self.connect_at = 0.0
         self.alone_since: float | None = None
-        #: Without a daemon for so long, or from the beginning, that nothing can be said to hold it.
+        #: Without a daemon for so long, or from the beginning, that nothing holds it for certain.
         self.is_away = True
         #: Whether something else stops it, and whether it is to ask when it goes on.
         self.is_stood_down = False
@@ -356,7 +356,7 @@ class PartOfGpu:
             self.tell(more=True)
 
     def note_use(self, now: float, *, is_unheld: bool) -> None:
-        """Take in what it used since the last time; what it did within a look's time counts with the next."""
+        """Record what it used since the last time; what it did within a look's time counts with the next."""
         if now - self.looked_at < LOOK_SECONDS:
             return
         used, before = self.used_seconds(), self.cpu_seconds

@@ -125,7 +125,7 @@ def reservation_change(reservation: Reservation, *, actor: str, **columns: Any) 
 
 @transaction.atomic
 def reservation_cancel(reservation: Reservation, *, actor: str) -> None:
-    """Call a reservation off, or end it early: its nodes are for everybody again."""
+    """Cancel a reservation, or end it early: its nodes are open to all again."""
     now = database_now()
     reservation = _locked(reservation, now)
     reservation.cancelled_at = now

@@ -163,7 +163,8 @@ class ElasticitySavingsList(RepresentedList):
     @extend_schema(request=ElasticityQuestion, responses={202: schemas.ElasticitySavings})
     def post(self, request: Request) -> Response:
         """Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
-        number of GPUs. Changes nothing; look at the list until its state is done. For operators."""
+        number of GPUs. Changes nothing; read the list until its state is done. For operators.
+        """
         by = _operator(request)
         given = ElasticityQuestion(data=request.data)
         given.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""Account for rounds after they were carried out: what tenants received, and whom sharing costs something.
+"""Account for rounds after they were carried out: what tenants received, and which ones lose by sharing.
 
 The stored snapshots are taken in order, some rounds late: no round waits for this, and under a backlog some
 are left out, so that the time between two counts for the later one.

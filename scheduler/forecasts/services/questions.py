@@ -1,4 +1,4 @@
-"""What-if questions: who may ask what, and how often. `answers` answers them."""
+"""What-if questions: which ones users may ask, and how often. `answers` answers them."""
 
 import re
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ from django.conf import settings
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 
 Kind = Literal["file", "folder", "link", "other"]
-#: Of more names than this a folder is not listed: each page looks at all of them.
+#: A folder with more names than this is not listed: each page reads all of them.
 MOST_NAMES = 200_000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -68,7 +68,7 @@ def entries_of(job_id: int, parts: Sequence[bytes], *, after: bytes, most: int) 
 class OpenFile:
     """A file as it was when it was opened. `tag` is another one when it has changed since."""
 
-    #: Buffered, so that who closes it waits for who reads it: they are in different threads.
+    #: Buffered, so that closing waits for reading: they are in different threads.
     file: BinaryIO
     size: int
     tag: str

@@ -152,7 +152,7 @@ def _make_checkpoint_folder(home: Path, data: Path) -> None:
 def _prepare_agent(node: demo.DemoNode, folder: Path, folders: JobFolders, choices: Mapping[str, Any]) -> str:
     """Expect the node and write its agent's configuration; return the file's path.
 
-    What somebody added to the file stays, but for `choices` and where things are.
+    What a user added to the file stays, but for `choices` and where things are.
     """
     path = folder / "agents" / f"{node.name}.json"
     row = Node.objects.filter(name=node.name).first()
@@ -315,7 +315,7 @@ def _spec(job: demo.DemoJob) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class IsolationWords:
-    """One line, and what somebody should know beside it."""
+    """One line, and what operators should know beside it."""
 
     summary: str
     warnings: tuple[str, ...] = ()

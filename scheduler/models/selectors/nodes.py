@@ -1,4 +1,4 @@
-"""Nodes and GPU models, which everybody signed in sees; GPUs in use; since when agents are served."""
+"""Nodes and GPU models, which all signed-in users see; GPUs in use; since when agents are served."""
 
 from collections import defaultdict
 from datetime import datetime

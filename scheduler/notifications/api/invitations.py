@@ -95,9 +95,9 @@ class Invitations(ListAPIView[Invitation]):
 
     @extend_schema(request=InvitationInput, responses={201: NewInvitationOutput})
     def post(self, request: Request, name: str) -> Response:
-        """Invite somebody into a tenant, by mail or by a link to hand over. For its admins.
+        """Invite a person into a tenant, by mail or by a link to hand over. For its admins.
 
-        The answer is the same whether there is somebody with this address or not.
+        The answer is the same whether there is a user with this address or not.
         """
         by = viewer(request)
         tenant = tenant_get(by, name)

@@ -107,7 +107,7 @@ def is_allowed(text: str) -> bool:
 
 
 SECRET_PREFIX = "whsec_"
-#: For so long the old secret signs beside the new one.
+#: The old secret signs beside the new one for this long.
 OVERLAP = timedelta(days=1)
 
 

@@ -22,7 +22,7 @@ from tenants.models import Membership, Role, User
 #: Events taken at once, and taken in one call: what is left is for the next.
 _AT_ONCE = 500
 _MOST = 5_000
-#: A delivery that fails is tried again for so long.
+#: A delivery that fails is tried again for this long.
 TRIED_FOR = timedelta(days=1)
 
 
@@ -82,7 +82,7 @@ def _write_mail(notices: Sequence[Notice]) -> None:
 
 
 class _Readers:
-    """Who wants which of some notices by e-mail, and may see it."""
+    """Which users want which of some notices by e-mail, and may see them."""
 
     def __init__(self, notices: Sequence[Notice]) -> None:
         owners = {notice.job.submitted_by_id for notice in notices if notice.job}

@@ -33,7 +33,7 @@ GATHERED_FOR = timedelta(seconds=5)
 APART = timedelta(minutes=1)
 #: Waits after the first, second... failure in a row.
 WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60))
-#: What could not be sent for so long is news no more.
+#: A mail that could not be sent for this long is no longer news.
 KEPT = timedelta(days=1)
 _USERS_AT_ONCE = 100
 #: Of more notices, the mail says how many there are.

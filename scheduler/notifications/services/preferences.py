@@ -16,7 +16,7 @@ from tenants.selectors import Viewer
 from tenants.services import address_change
 
 _SALT = "email-address"
-#: A link in a mail is good for so long.
+#: A link in a mail is valid for this long.
 _CONFIRMED_WITHIN = timedelta(days=1)
 _ASKED_APART = timedelta(minutes=1)
 

@@ -53,7 +53,7 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something to tell. `text` says it in sentences, `data` (JSON-ready, small) in fields."""
+    """A notice. `text` states it in sentences, `data` (JSON-ready, small) in fields."""
 
     topic: str
     at: datetime

@@ -1,4 +1,4 @@
-"""Webhooks: who may have some, and what is changed about them."""
+"""Webhooks: which users may have some, and how they change them."""
 
 import json
 from collections.abc import Sequence

@@ -84,7 +84,7 @@ def _rows(polytope: Polytope, weight: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _begin(polytope: Polytope, rows: Floats, upper: Floats, row_count: Floats, value_count: Floats) -> _Point:
-    """Return a point inside: everybody has a little of everything."""
+    """Return a point inside: each job has a little of each model."""
     part = 0.5 * min(
         (polytope.gpus / np.maximum(polytope.use.of(value_count[:-1]), 1e-300))[polytope.gpus > 0].min(),
         (polytope.size / polytope.time.of(value_count[:-1])).min(),

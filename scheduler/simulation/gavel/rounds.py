@@ -55,7 +55,7 @@ class Shares(Protocol):
         ...
 
     def decide(self, standing: Standing) -> Mapping[Unit, Sequence[float]]:
-        """Return shares by unit and model; who is not named has none."""
+        """Return shares by unit and model; a unit that is not named has none."""
         ...
 
 
@@ -69,7 +69,7 @@ class Rules:
     order: Literal["published", "fixed", "shuffled"] = "published"
     #: One list of turns for all models, as in the paper's algorithm 1, instead of one model after the other.
     one_list: bool = False
-    #: Who came since shares were decided on runs on GPUs that are left over.
+    #: Jobs that came since shares were decided on run on GPUs that are left over.
     newcomers: bool = False
     #: Pairs that have no share run on GPUs that are left over, too.
     leftover_pairs: bool = True
@@ -121,8 +121,8 @@ class Outcome:
     #: Leases that were renewed, of those that could have been.
     renewed: int
     renewable: int
-    #: All that were wanted have ended; else the run was told to end, nothing could run any more, or the
-    #: policy found no shares, and says why.
+    #: All that were wanted have ended; else the run was ended, nothing could run any more, or the policy
+    #: found no shares, and says why.
     complete: bool = True
     without_shares: str = ""
 
@@ -289,7 +289,7 @@ class GavelRounds:
         )
 
     def _let_in(self) -> None:
-        """Let in everybody who has arrived by now."""
+        """Let in all jobs that have arrived by now."""
         arrived: dict[int, RoundJob] = {}
         now, arrivals = self._state.now, self._arrivals
         while self._next < len(arrivals) and arrivals[self._next].arrived_at <= now:

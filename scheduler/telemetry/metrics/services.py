@@ -45,7 +45,7 @@ from scheduler.wiring.stream import OPERATORS, on_commit, send
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
 CLOCK_TOLERANCE_SECONDS = 5.0
-#: A reading that comes later than this is not kept. No agent holds readings for so long.
+#: A reading that comes later than this is not kept. No agent holds readings for this long.
 OLDEST = timedelta(hours=1)
 #: No node has more; further GPUs that a node reports are ignored.
 _GPUS_MOST = 64
@@ -208,9 +208,9 @@ def _merged(rows: list[Row], resolution: Resolution, at: datetime) -> dict[str, 
     }
 
 
-#: Jobs submitted so long ago still say what is likely to come; so do older ones that have not ended.
+#: Jobs submitted within this time still show what is likely to come; so do older ones that have not ended.
 HISTORY = timedelta(days=7)
-#: Different specifications that are looked at, the most frequent first.
+#: The most different specifications that are read, the most frequent first.
 _SHAPES_MOST = 1_000
 #: Kinds of tasks that are kept of a sample, the most frequent; and nodes, the most fragmented.
 _KINDS_MOST = 100

@@ -1,8 +1,8 @@
 """The predicted peaks of nodes on which guaranteed jobs lend what they do not use (docs/overcommitment.md).
 
 Every minute the peaks are predicted by what jobs used in the last hour. Between, every few seconds, the
-newest readings are put beside them: a round has to know at once when more is used than was predicted. Where
-no virtual cluster lends anything, nothing but two empty tables is looked at.
+newest readings are compared with them: a round has to know at once when more is used than was predicted.
+Where no virtual cluster lends anything, only two empty tables are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scheduler.wiring.clock import database_now
 
 _CPUS = REPLICA_MEASURES.index("cpus_used")
 _MEMORY = REPLICA_MEASURES.index("memory_used_bytes")
-#: Counts of days are kept for so long.
+#: Counts of days are kept for this long.
 SAMPLES_KEPT = timedelta(days=90)
 _COUNT = """
 INSERT INTO scheduler_peaksamples (virtual_cluster_id, day, samples, exceeded) VALUES (%s, %s, %s, %s)
@@ -128,7 +128,7 @@ def _nodes_lending(virtual_clusters: Collection[int]) -> set[int]:
 
 
 def _parts_by_node(nodes: Collection[int]) -> dict[int, list[_Part]]:
-    """Return what runs on these nodes and is not told to stop."""
+    """Return what runs on these nodes and does not have to stop."""
     parts = AttemptPart.objects.filter(
         node__in=list(nodes),
         attempt__state__in=[AttemptState.STARTING, AttemptState.RUNNING],

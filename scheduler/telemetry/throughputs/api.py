@@ -263,7 +263,9 @@ class GpuModelDetail(APIView):
 
 
 class SharedGpus(ListAPIView[Gpu]):
-    """The GPUs of which jobs have parts, or that several have together: who has what, and what it costs."""
+    """The GPUs of which jobs have parts, or that several have together: what each job has, and
+    what it costs.
+    """
 
     queryset = Gpu.objects.none()
     serializer_class = schemas.SharedGpu

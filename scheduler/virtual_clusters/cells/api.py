@@ -1,4 +1,4 @@
-"""Cells: everybody signed in sees them, operators divide the cluster by them."""
+"""Cells: all signed-in users see them, operators divide the cluster by them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,9 +1,9 @@
 """The cells: the specification in force, what is true of the GPUs of each chain, and the trees of cells as
 objects of the API.
 
-The specification is kept by its text, since it changes rarely and is asked for often. Which cells
-virtual clusters have got, and which they can not get, since those that are owed could only be had with
-broken hardware (HiveD calls them doomed-bad), follows from the GPUs now.
+The specification is kept by its text, since it changes rarely and is asked for often. The GPUs now determine
+which cells virtual clusters have got, and which they can not get, since only broken hardware is left for
+those that are owed (HiveD calls them doomed-bad).
 """
 
 import json
@@ -95,7 +95,7 @@ class Use:
 
 @dataclass(slots=True)
 class Owners:
-    """Who has which cell now."""
+    """Which virtual cluster has which cell now."""
 
     #: Bound cells and pinned ones.
     virtual_cluster: dict[Cell, str] = field(default_factory=dict)
@@ -196,10 +196,11 @@ class WholeCells:
         self._left = [_whole(chain, level, taken) for level in range(chain.top + 1)]
 
     def lacking(self, owed: Sequence[int]) -> list[int]:
-        """Return by level how many of the owed cells can not be had healthy, the others together in mind.
+        """Return by level how many of the owed cells are not available healthy, considering the others
+        together.
 
-        Larger cells are looked for first. Cells nest evenly, so what is left for the smaller ones does not
-        depend on which larger ones are taken.
+        Larger cells come first. Cells nest evenly, so what is left for the smaller ones does not depend on
+        which larger ones are taken.
         """
         chain, had = self._chain, 0
         lacking = [0] * len(owed)

@@ -1,4 +1,4 @@
-"""Who sees which lines of the ledger, and what of them: other tenants go by no name."""
+"""Which lines of the ledger a viewer sees, and what of them: other tenants go by no name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _NAME = re.compile(r"([a-z0-9]+(?:-+[a-z0-9]+)*)(/[^\s,;:]+)?")
 
 def lines_visible(viewer: Viewer) -> QuerySet[LedgerLine]:
     """Return all lines for operators. Members see those of the market, those whose party or counterparty is
-    one of their tenants, and those about everyone in their virtual clusters and in the spare view."""
+    one of their tenants, and those about all in their virtual clusters and in the spare view.
+    """
     if viewer.is_operator:
         return LedgerLine.objects.all()
     mine = viewer.tenant_names
@@ -77,7 +78,7 @@ class Sight:
         details = dict(line["details"])
         for side, user in (("party", "user"), ("counterparty", "counterparty_user")):
             if line[side] in self.hidden:
-                # Who of another tenant it was is hidden like the tenant.
+                # The user of another tenant is hidden like the tenant.
                 details.pop(user, None)
         return {
             **line,

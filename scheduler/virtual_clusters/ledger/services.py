@@ -1,4 +1,4 @@
-"""The ledger: lines of rounds and of people, appended for good, told to the dashboards, pruned by age."""
+"""The ledger: lines of rounds and of people, appended for good, sent to the dashboards, pruned by age."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The market between virtual clusters: everybody signed in sees offers and loans, owners offer and take."""
+"""The market between virtual clusters: all signed-in users see offers and loans, owners offer and take."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ from tenants.selectors import RANK, Viewer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketState:
-    """The guarantees of everybody at one instant, and the loans that move them."""
+    """The guarantees of all virtual clusters at one instant, and the loans that move them."""
 
     own: Guarantees
     #: In force, or still to come.

@@ -22,7 +22,7 @@ budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @quotas.command(name="list")
 def list_limits(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """List quotas and budgets of a tenant's members; who is no admin sees his own."""
+    """List quotas and budgets of a tenant's members; a member who is not an admin sees his own."""
     with connect() as client:
         found = list(client.administration.limits_of_users(tenant))
     if as_json:

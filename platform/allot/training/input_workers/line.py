@@ -29,7 +29,7 @@ SECRET_LEAST_BYTES = 16
 GREETING = b"allot input workers 1\n"
 NONCE_BYTES = PROOF_BYTES = 32
 HANDSHAKE_SECONDS = 10.0
-#: A silent line is looked at so often.
+#: How often a silent line is checked.
 TICK_SECONDS = 0.5
 HEADER_MOST = 2**20
 CHUNK_BYTES = 2**20

@@ -78,7 +78,7 @@ class _Totals:
 
 @dataclass(slots=True)
 class Meter:
-    """Adds up how long the trainer waited and the workers worked, told at each change; times in seconds."""
+    """Adds up how long the trainer waited and the workers worked, noted at each change; times in seconds."""
 
     _totals: _Totals
     _is_waiting: bool = False
@@ -107,7 +107,7 @@ class Meter:
 
     @property
     def seen(self) -> Seen:
-        """What was so over the last `WINDOW_SECONDS`, up to what was told last."""
+        """The figures of the last `WINDOW_SECONDS`, up to the last change that was noted."""
         first, last = self._kept[0], self._totals
         seconds, there = last.at - first.at, last.there - first.there
         return Seen(

@@ -238,7 +238,7 @@ class InputWorkers:
             self._dispatch.join(worker, name)
 
     def _next(self, is_over: bool) -> int | None:
-        """Wait for the batch that is had next; _MORE: there is room for another item; None: all are had."""
+        """Wait for the next batch; _MORE: there is room for another item; None: all were taken."""
         while True:
             with self._changed:
                 number = self._dispatch.take()

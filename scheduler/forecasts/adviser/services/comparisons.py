@@ -30,7 +30,7 @@ HOURS = 24.0
 MOST_HOURS = 24.0 * 31
 #: A comparison that is not made after this time never will be.
 PATIENCE = timedelta(minutes=5)
-#: Each virtual cluster is compared again by itself after so long.
+#: Each virtual cluster is compared again automatically after this time.
 RENEWED_AFTER = timedelta(minutes=10)
 #: Of more anomalies than this, the worst are named; all are counted.
 NAMED = 200

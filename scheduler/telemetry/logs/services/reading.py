@@ -70,14 +70,14 @@ class Chunk:
 
 
 def note_foreign_read(viewer: Viewer, job: Job, action: str = "log.read") -> None:
-    """Write down that somebody reads the output, or a file, of a tenant that is not his."""
+    """Record that a user reads the output, or a file, of a tenant that is not his."""
     if job.tenant_id not in viewer.roles:
         subject = f"job {job.id} ({job.name})"
         record_read(action, object_kind="job", object_id=job.id, subject=subject, tenant=job.tenant)
 
 
 def may_watch(viewer: Viewer, job_id: int) -> bool:
-    """Whether the viewer may hear what a job writes from now on; who hears it counts as its reader."""
+    """Whether the viewer may follow what a job writes from now on; a viewer who does counts as its reader."""
     job = jobs_visible(viewer).select_related("tenant").filter(id=job_id).first()
     if job is not None:
         note_foreign_read(viewer, job)
@@ -99,7 +99,7 @@ def tasks_of_ranks(job: Job, attempt: Attempt | None) -> dict[int, str]:
 def chosen_ranks(tasks: Mapping[int, str], task: str | None, rank: int | None) -> list[int]:
     """Return the ranks that are of this task and have this number, all where neither is given.
 
-    Raises Invalid when there is none, saying which there are.
+    Raises Invalid when there is none, naming those that there are.
     """
     names = list(dict.fromkeys(tasks.values()))
     if task is not None and task not in names:

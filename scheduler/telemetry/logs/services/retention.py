@@ -89,7 +89,7 @@ class _Pruning:
                 defaults={"at": self.now, "cause": cause, "limit": limit, "bytes": removed},
             )
             if not is_new:
-                # A node was away for longer than anybody waits for, and brought the rest.
+                # A node was away for longer than the platform waits for, and brought the rest.
                 LogRemoval.objects.filter(attempt=attempt).update(bytes=known.bytes + removed)
         self.attempts += 1
         self.bytes += removed

@@ -1,8 +1,8 @@
 """Figures of one reading or of many, and how they are put together. Pure: no database, no clock.
 
-A *figure* is None (it was not told), a number (one reading), or [count, sum, least, most] of several
-readings. A *group* is a list of figures, one for each measure, in the order of the tuples below; a measure
-that is new is added at the end, and old groups are just shorter. A *table* is groups by some key.
+A *figure* is None (not reported), a number (one reading), or [count, sum, least, most] of several readings. A
+*group* is a list of figures, one for each measure, in the order of the tuples below; a measure that is new is
+added at the end, and old groups are just shorter. A *table* is groups by some key.
 
 However readings are put together, by minutes and then by quarters or at once, the result is the same:
 readings have at most three decimals, large ones none, and rounding a sum takes away nothing but noise.

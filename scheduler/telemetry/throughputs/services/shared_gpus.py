@@ -1,4 +1,4 @@
-"""GPUs that several jobs may have at once: who has which part, how that is held, and what it costs each.
+"""GPUs that several jobs may have at once: which part each has, how that is held, and what it costs each.
 
 By parts of their own (`core.model.gpu_parts`), or with one grant of all of it that a policy gave to several
 jobs, which run on it together or in turns.
@@ -25,7 +25,7 @@ from tenants.selectors import Viewer
 
 
 def gpus_shared() -> QuerySet[Gpu]:
-    """Return the GPUs of which somebody has a part, or that several jobs have together."""
+    """Return the GPUs of which jobs have parts, or that several jobs have together."""
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
     live = Attempt.objects.filter(state__in=ATTEMPT_LIVE).order_by().values("allocation")
     crowded = live.annotate(attempts=Count("id")).filter(attempts__gt=1).values("allocation")

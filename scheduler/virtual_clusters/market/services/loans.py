@@ -1,9 +1,9 @@
-"""Loans between virtual clusters: an offer is taken and paid for in one transaction; and what happens in
-the market by the clock alone: offers expire, loans begin and end, allowances are paid.
+"""Loans between virtual clusters: an offer is taken and paid for in one transaction; and what happens in the
+market by the clock alone: offers expire, loans begin and end, allowances are paid.
 
-What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back;
-when an operator ends a loan the rest is refunded, as far as the lender still has it. What is guaranteed
-to whom follows from the clock whether or not `market_settle` ran; there it is written down and told.
+What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back; when
+an operator ends a loan the rest is refunded, as far as the lender still has it. Guarantees follow from the
+clock whether or not `market_settle` ran; it records and reports them.
 """
 
 from django.db import transaction

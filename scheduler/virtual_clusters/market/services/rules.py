@@ -28,7 +28,9 @@ from tenants.selectors import Viewer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lending:
-    """Offer what has been idle for so long, for so long, at so much at least (millicredits)."""
+    """Offer what has been idle for `idle_seconds`, for `lend_seconds`, at this price at least
+    (millicredits).
+    """
 
     lot: core.Lot
     idle_seconds: float
@@ -38,7 +40,9 @@ class Lending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Borrowing:
-    """Take what is offered when a job has waited for so long, at so much at most (millicredits)."""
+    """Take what is offered when a job has waited for `waiting_seconds`, at this price at most
+    (millicredits).
+    """
 
     gpu_models: tuple[str, ...] = ()
     most_gpus: int

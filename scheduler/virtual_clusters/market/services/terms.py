@@ -33,7 +33,7 @@ MOST_RULES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What somebody offers."""
+    """What a lender offers."""
 
     lot: core.Lot
     ends_at: datetime
