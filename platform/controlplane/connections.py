@@ -20,8 +20,8 @@ from tenants.api.problems import CONTENT_TYPE, error_bytes
 
 #: Within which the head of a request has come, from its first byte or, on a new connection, from its opening.
 HEAD_SECONDS = 10.0
-#: The body may take this long, and a second more for each of these numbers of bytes: a slower client is not
-#: sending it.
+#: The body may take this long, and a second more for each `BODY_BYTES_PER_SECOND` bytes that came: a slower
+#: client is not sending it.
 BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 1_024
 LOOK_SECONDS = 2.0

@@ -108,7 +108,7 @@ class NvmlDevices:
                 memory_used_bytes=int(memory.used),
                 memory_utilisation_percent=float(rates.memory),
             )
-            # NVML does not report the part of an instance in the figures of its device.
+            # An instance's part in the figures of its whole device is unknown.
             readings.append(self._with_whole_device(sample, device) if handle is device else sample)
         return tuple(readings)
 

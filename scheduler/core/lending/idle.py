@@ -1,6 +1,6 @@
-"""For how long how much of a virtual cluster's guarantee has not been needed.
+"""How much of a virtual cluster's guarantee has not been needed, and for how long.
 
-Remembered are steps [n, since]: at least n have been idle since that instant, fewer of them for longer. More
+The memory is steps [n, since]: at least n have been idle since that instant, fewer of them for longer. More
 that fall idle add a step; when fewer are idle than before, what was known of the larger numbers is forgotten.
 """
 
@@ -26,7 +26,7 @@ def remembered(memory: Mapping[str, Any], now: float, round_seconds: float) -> M
 
 
 def observed(steps: Steps, idle: int, now: float) -> list[list[float]]:
-    """Return the steps after `idle` of them were seen to be idle."""
+    """Return the steps after an observation at `now` in which `idle` were idle."""
     if idle < 1:
         return []
     kept = [list(step) for step in steps if step[0] < idle]

@@ -168,8 +168,8 @@ def nodes_needed(
     jobs: Sequence[Job],
     running: Mapping[JobId, Running],
 ) -> int:
-    """Return how many nodes should be in service where `serving` are: the first ones in `rooms`,
-    their GPUs.
+    """Return how many nodes should be in service where `serving` are; `rooms` has the GPUs of all nodes,
+    first of those in service.
     """
     most = min(len(rooms), terms.max_nodes or len(rooms))
     least = min(terms.min_nodes, most)

@@ -42,7 +42,7 @@ class ProfileReporter:
         return replace(job, profile=self._known_of(job, None))
 
     def begin(self, job: JobId, running: Running) -> None:
-        """Begin an attempt. Reports made beside others on its GPUs describe nothing of the job."""
+        """Begin an attempt. Figures that are measured beside others on its GPUs do not describe the job."""
         is_alone = len(running.jobs) == 1 and not self._facts().shares(running)
         if job in self._true and job not in self._measured and is_alone:
             attempt = self._progress[job].present
