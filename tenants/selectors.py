@@ -95,7 +95,7 @@ class Viewer:
             raise NotAllowed(f"This needs a token with the scope {scope.value}; this one has: {has}.")
 
     def require_password(self, what: str) -> None:
-        """Raise when a token asks for what it takes the person, and the password, for."""
+        """Raise when a token asks for something that only the person, with the password, may do."""
         if self.token_id is not None and not self.gave_password:
             expected = "the password of the token's owner"
             problem = FieldError("your_password", "is missing", expected)

@@ -130,7 +130,7 @@ def quota_set(
     """Replace the tenant's quota; a GPU model without a line is not limited by itself."""
     by.require_operator()
     tenant = _locked(tenant)
-    # What stays as it is is left alone, so that the audit log tells of changes only.
+    # Limits that stay are left alone, so that the audit log has changes only.
     Quota.objects.filter(tenant=tenant).exclude(gpu_model__in=limits).delete()
     Quota.objects.bulk_create(
         [Quota(tenant=tenant, gpu_model=gpu_model, gpus=gpus) for gpu_model, gpus in limits.items()],
@@ -269,7 +269,7 @@ def _in_name_of(by: Viewer | str | None) -> AbstractContextManager[object]:
 
 
 def _set_password(user: User, password: str, *, field: str, end_tokens: bool) -> None:
-    """Set it on the user, whom the caller saves."""
+    """Set it on the user, which the caller saves."""
     _check_password(password, user, field)
     user.set_password(password)
     if end_tokens:
@@ -307,8 +307,8 @@ def token_create(
 ) -> tuple[Token, str]:
     """A new token of the viewer's own, and its text, which is not kept.
 
-    One made by means of a token alone is no wider and does not outlive that one: a leaked token can not be
-    made to last, or into a better one. Each includes the scope to read.
+    A token made by means of a token alone is no wider and does not outlive that one: a leaked token can not
+    be made to last, or into a better one. Each includes the scope to read.
     """
     needed = {Scope.READ.value, *scopes}
     _check_scopes(by, needed)

@@ -216,7 +216,9 @@ def _count(guesser: Guesser, most_seconds: float) -> float:
 
 
 def _take_back(guesser: Guesser) -> None:
-    """Success is no guess: many people sign in from one address, and a test signs in often."""
+    """A success does not count as a guess: many people sign in from one address, and a test signs
+    in often.
+    """
     with _redis().pipeline(transaction=True) as pipeline:
         # His own wrong guesses before are forgiven.
         pipeline.delete(_PREFIX + guesser.own)

@@ -108,7 +108,7 @@ class Fields:
         """Return the fields of an object inside this one; left out, it is empty."""
         value = self.take(name)
         inner = Fields({} if value is None else value, self.path_of(name), self.problems)
-        # What is no object lacks everything in it, too; that is one mistake, and reported.
+        # A value that is not an object lacks everything in it, too; that is one mistake, and reported.
         inner._is_object = inner._is_object and self._is_object
         return inner
 

@@ -381,5 +381,5 @@ class Table(Kind):
 
 
 def plain(number: float) -> float:
-    """Return 600 rather than 600.0: people read it."""
+    """Return 600 and not 600.0: people read it."""
     return int(number) if float(number).is_integer() else number

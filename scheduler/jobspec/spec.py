@@ -330,7 +330,7 @@ class JobSpec:
     retry: RetryRules = stated(
         RETRY, default=RetryRules(), help="How often it is tried again after failures."
     )
-    #: None: nothing is done when it tells of no progress.
+    #: None: nothing is done when it reports no progress.
     watch: Watch | None = stated(WATCH, default=None, help="What counts as stuck.")
     #: None: the whole gang starts at once.
     trial: Trial | None = stated(

@@ -87,7 +87,7 @@ class GpuCount(Kind):
         elif value > MAX_GPUS_PER_REPLICA:
             fields.refuse(name, f"{described(value)} is more than {MAX_GPUS_PER_REPLICA}", self.expected)
         elif 0 < value < 1:
-            # As in KubeShare, what is no whole thousandth is rounded up. 0.3 must not become 0.301.
+            # As in KubeShare, a fraction of a thousandth is rounded up. 0.3 must not become 0.301.
             return math.ceil(round(value * WHOLE_GPU, 6)) / WHOLE_GPU
         elif value < 0:
             fields.refuse(name, f"{described(value)} is less than nothing", self.expected)

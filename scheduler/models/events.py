@@ -24,8 +24,9 @@ TOLD_KINDS = (
 
 
 class Event(models.Model):
-    """`subject` is "job", "attempt", "node", "virtual_cluster", "quota"...; ids are kept as plain
-    numbers so that history outlives what it tells of."""
+    """`subject` is "job", "attempt", "node", "virtual_cluster", "quota"...; ids are kept as plain numbers so
+    that history outlives its objects.
+    """
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=40)

@@ -179,7 +179,7 @@ class Explanation(models.Model):
         "scheduler.Job", on_delete=models.CASCADE, primary_key=True, related_name="explanation"
     )
     reasons = models.JSONField()
-    #: Of `reasons`, so that a round can tell what changed without reading all of them.
+    #: Of `reasons`, so that a round can find what changed without reading all of them.
     digest = models.CharField(max_length=16)
     round_number = models.PositiveBigIntegerField()
     decided_at = models.DateTimeField()

@@ -23,7 +23,7 @@ class Session(models.Model):
     port = models.CharField(max_length=63, blank=True)
     #: As it was asked for, cut; empty: a shell.
     command = models.CharField(max_length=500, blank=True)
-    #: Where the server process that holds its user's end hears of it (`controlplane.sessions.relay`).
+    #: Where the server process that holds its user's end is reached (`controlplane.sessions.relay`).
     address = models.CharField(max_length=120)
     opened_at = models.DateTimeField()
     joined_at = models.DateTimeField(null=True)

@@ -21,7 +21,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def policy_text(text: str) -> str:
     """Return the text of a policy; one that names a class is known by the class's name from then on.
 
-    Raises UnknownPlugin where there is no such class, it is no policy, or another policy has that name.
+    Raises UnknownPlugin where there is no such class, it is not a policy, or another policy has that name.
     """
     return _known(text, POLICIES, "allocate")
 

@@ -1,4 +1,4 @@
-"""How fast kinds of training job run: on which GPU model, how far apart, and beside whom.
+"""How fast kinds of training job run: on which GPU model, how far apart, and with which partners.
 
 Two readings of measurements are ours: a gain from spreading or sharing is noise and counts as 1, and a gang
 size that was not measured is as relative as the nearest smaller one that was (the smallest, when none is

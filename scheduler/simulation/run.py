@@ -226,7 +226,7 @@ def _named(found: set[str], given: str) -> str:
 
 
 def _about(experiment: Experiment) -> list[str]:
-    """Say under which rules it ran."""
+    """Return under which rules it ran."""
     rules = experiment.rules
     said = []
     costs = rules.costs

@@ -77,7 +77,7 @@ class Case:
     costs: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
     locality: float = 1.0
-    #: Jobs tell of their steps.
+    #: Jobs report their steps.
     steps: bool = False
     #: How jobs with a profile scale, as their scheduler knows it: as measured so far, or the truth.
     goodput: str = "measured"
@@ -267,7 +267,8 @@ def expand(
     """Return the case with every combination of policy, seed and the values of each axis, in that order.
 
     An axis is a field of Case that holds a number or a text, or one of its costs, failures or autoscaling:
-    "costs.start_seconds". Raises InputError for another axis, or a value that is no number where one belongs.
+    "costs.start_seconds". Raises InputError for another axis, or a value that is not a number where one
+    belongs.
     """
     cases = [replace(case, policy=policy, seed=seed) for policy in policies for seed in seeds]
     for axis, values in axes.items():

@@ -1,4 +1,4 @@
-"""Readers of throughput tables. The content of a file tells which kind it is.
+"""Readers of throughput tables. The content of a file shows which kind it is.
 
 - Gavel's throughput JSON (stanford-futuredata/gavel, OSDI'20): steps/s by GPU model, job type and gang size,
   alone and in pairs, and for gangs that are spread over nodes (`*_unconsolidated`);

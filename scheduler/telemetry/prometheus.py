@@ -1,6 +1,6 @@
 """What a monitoring system collects, in Prometheus's text format.
 
-Everything is counted in the database when it is asked for, so that every web process tells the same. There
+Everything is counted in the database when it is asked for, so that every web process answers the same. There
 is a line for each GPU model, each virtual cluster and each node, and none for each job or tenant.
 """
 
@@ -251,7 +251,7 @@ def _overcommitment() -> Iterator[Metric]:
 
 
 def _nodes() -> Iterator[Metric]:
-    """What agents read last; a node that tells nothing any more has no line."""
+    """What agents read last; a node that no longer reports has no line."""
     names = dict(Node.objects.values_list("id", "name"))
     readings = newest_readings(names, database_now())
     labels = ["node", "simulated"]

@@ -172,7 +172,7 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
         virtual_cluster=row,
         defaults={"overcommit": desired.overcommit, "margin": desired.overcommit_margin},
     )
-    # What stays as it is is left alone, so that the audit log tells of changes only.
+    # Members that stay are left alone, so that the audit log has changes only.
     row.members.exclude(tenant__name__in=desired.members).delete()
     VirtualClusterMember.objects.bulk_create(
         [

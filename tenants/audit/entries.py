@@ -39,7 +39,7 @@ def record(
     after: Any = None,
     by: Source | None = None,
 ) -> None:
-    """Write an entry; in the transaction of what it tells of, if there is one."""
+    """Write an entry; in the transaction of the change that it records, if there is one."""
     who = by or source()
     AuditEntry.objects.create(
         kind=who.kind,
@@ -114,7 +114,7 @@ def record_token_use(token: Token) -> None:
 
 
 class _Refusals:
-    """How often whom was refused what in the minute that goes on."""
+    """How often which caller was refused what in the present minute."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], int] = {}

@@ -33,7 +33,7 @@ class Source:
     kind: str = "nobody"
     #: As in events: "user vera", "node node-1".
     actor: str = "nobody"
-    #: Key of the API token, which is no secret.
+    #: Key of the API token, which is not secret.
     token: str = ""
     address: str = ""
     #: Method and route, such as "POST api/v1/jobs": not the path itself, which may hold a secret.

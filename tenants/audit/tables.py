@@ -1,4 +1,4 @@
-"""Which tables are audited, and what of them: one line for each model of the project.
+"""Which tables are audited, and which parts of them: one line for each model of the project.
 
 Tables that hold decisions of people are; tables that machines write all the time are not, each with the
 reason. A test fails for a model that is in neither list. Columns are audited unless they are named here, so

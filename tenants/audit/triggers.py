@@ -211,7 +211,7 @@ def _function(
                 'names', (array_agg({name} ORDER BY {key}))[:{most}])"""
 
     def rows(verb: str, columns: str) -> str:
-        """Tell of rows that were made or removed; `columns` has a place for what they hold."""
+        """Record rows that were made or removed; `columns` has a place for what they hold."""
         return f"""
         IF (SELECT count(*) FROM (SELECT FROM given LIMIT {most + 1}) few) > {most} THEN
             INSERT INTO tenants_auditentry ({_COLUMNS})

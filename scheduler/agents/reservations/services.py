@@ -1,7 +1,8 @@
 """Reservations: made, changed and called off by operators.
 
 Rounds read the reservations themselves: they keep other jobs away in time, and stop those that are left when
-one begins. What is left to do here is to choose nodes, to choose others when one is lost before, and to tell.
+one begins. What is left to do here is to choose nodes, to choose others when one is lost before, and to
+report.
 """
 
 from collections.abc import Collection, Iterable

@@ -82,7 +82,7 @@ def beside(view: View, outcome: Outcome, guests: Mapping[JobId, Sequence[JobId]]
 
 
 def _grants(outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> list[Grant]:
-    """Return the grants with whom their jobs take along."""
+    """Return the grants, each with the companions of its jobs."""
     return [_with(grant, companions.get(grant.jobs[0], ())) for grant in outcome.grants]
 
 

@@ -214,7 +214,7 @@ class _Forest:
         self._look_from(leaves)
 
     def _look_from(self, leaves: Integers) -> None:
-        """Note whom vertices that became outer are near to."""
+        """Note which vertices the new outer vertices are near to."""
         slack = self.price[leaves][:, None] + self.price[None, :] - self.gains[leaves]
         slack[self._group[leaves][:, None] == self._group[None, :]] = np.inf
         best = slack.argmin(axis=0)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """Whom constraints between tags concern, and where those are that the view does not decide about."""
+    """The jobs that constraints between tags concern, and where those are about which the view does not
+    decide.
+    """
 
     #: Some job of theirs states constraints.
     tenants: frozenset[str]
@@ -144,7 +146,7 @@ class Policy(Protocol):
 class PlacerDecision:
     """A placer's answer for its view."""
 
-    #: By position in the grants; a grant that cannot be placed, or had better wait, is left out.
+    #: By position in the grants; a grant that cannot be placed, or should wait, is left out.
     placements: Mapping[int, Placement]
     #: Words for jobs that the placer makes wait though there is room, by job.
     reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)

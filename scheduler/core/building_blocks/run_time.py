@@ -128,7 +128,7 @@ def work_left_seconds_on(
 
 
 def remaining_seconds(job: Job, running: Running | None, now: float, default_limit_seconds: float) -> float:
-    """Return how long a job is expected to run on, for those who tell no GPU model from another.
+    """Return how long a job is expected to run on, for policies that treat all GPU models alike.
 
     A second anywhere counts as one, as it does in what people declare; only what was measured by the job's
     steps knows models apart. Never below 0: a job that outlives its run time counts as about to end.

@@ -125,7 +125,7 @@ class Kinds:
     """Which jobs are on each node: what the view knows when it begins, and what is chosen then."""
 
     def __init__(self, running: Iterable[Running], jobs: Mapping[JobId, Job], cluster: Cluster) -> None:
-        #: By model and node: kinds, and the GPUs of whom they are known.
+        #: By model and node: kinds, and the GPUs for which they are known.
         self._kinds: dict[tuple[str, int], frozenset[str]] = {}
         self._known: dict[tuple[str, int], int] = {}
         for each in running:

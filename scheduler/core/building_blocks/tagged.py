@@ -366,7 +366,7 @@ _HINT = (
 
 
 def in_words(constraint: TagConstraint) -> str:
-    """Say 'at most 2 others with tag "web" on its node'."""
+    """Return 'at most 2 others with tag "web" on its node'."""
     least, most = constraint.least, constraint.most
     if most is None or not least:
         count = f"at least {least}" if most is None else f"at most {most}" if most else "no"

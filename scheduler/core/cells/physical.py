@@ -1,4 +1,4 @@
-"""The hardware of a chain: what of it is broken, and which virtual cells it stands for."""
+"""The hardware of a chain: which parts are broken, and which virtual cells it stands for."""
 
 from __future__ import annotations
 

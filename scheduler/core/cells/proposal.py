@@ -47,7 +47,7 @@ class _Kind:
 
     @property
     def nodes_of_a_rack(self) -> int:
-        """Return how many nodes each rack has; 1 when that differs, or there are no racks to speak of."""
+        """Return how many nodes each rack has; 1 when that differs, or there are no real racks."""
         by_rack = self.racks()
         sizes = {len(machines) for machines in by_rack.values()}
         return sizes.pop() if len(sizes) == 1 else 1

@@ -313,7 +313,7 @@ def _others_hold_more(seen: _Circumstances) -> Finding:
 
 
 def _holdings(seen: _Circumstances) -> str:
-    """Say who has how much of which part; other tenants together, since its members read this."""
+    """Return how much of its part each tenant has; other tenants together, since its members read this."""
     standing, (theirs, part) = seen.standing, seen.others
     return (
         f"{standing.tenant} holds {_words(standing.received)} of its own part of {_words(standing.own)}, and"

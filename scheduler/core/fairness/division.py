@@ -56,7 +56,7 @@ class Standing:
     entitled: Gpus = field(default_factory=dict)
     #: What its guaranteed jobs hold.
     received: Gpus = field(default_factory=dict)
-    #: What it holds beyond its own part, and what of this others hold.
+    #: What it holds beyond its own part, and what others hold of its part.
     borrowed: float = 0.0
     lent: float = 0.0
     traded_in: Gpus = field(default_factory=dict)
@@ -140,7 +140,7 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
 
 
 class _Draft:
-    """One virtual cluster, before it is known who borrows of whom."""
+    """One virtual cluster, before it is known which tenants borrow from which."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class _Draft:
         """Return the speed of its guaranteed jobs on its own part alone.
 
         While what they hold lies within that part, they would go on there, and others would run beside them:
-        in which order its jobs go is no fault of other tenants. Else it is the best that could run.
+        other tenants do not cause the order in which its jobs go. Else it is the best that could run.
         """
         left = {model: gpus - held.guaranteed.get(model, 0.0) for model, gpus in own.items()}
         is_within = all(held.guaranteed[model] <= own.get(model, 0.0) + NOTHING for model in held.guaranteed)

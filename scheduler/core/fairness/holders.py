@@ -51,7 +51,7 @@ class Idle:
 
 
 class Holders:
-    """What is held by whom, and by which jobs."""
+    """What each tenant holds, and with which jobs."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -93,7 +93,7 @@ class Holders:
         return speed * running.speeds.get(job.id, 1 / len(running.jobs))
 
     def _is_spread(self, running: Running) -> bool:
-        """Tell whether a gang is on more nodes than it needs."""
+        """Return whether a gang is on more nodes than it needs."""
         holding = self._facts.holdings[running.allocation]
         fleet = self._facts.cluster.fleets.get(running.gpu_model)
         nodes = math.ceil(len(running.gpus) / max(fleet.largest_node, 1)) if fleet else len(holding.parts)

@@ -72,7 +72,7 @@ class Bundle:
 
 
 class Envy(NamedTuple):
-    """How much, and of whom; empty when it is 0."""
+    """How much, and of which tenant; empty when it is 0."""
 
     amount: float
     of: str

@@ -1,7 +1,7 @@
 """What a view may hand out, down to single GPUs; it changes as the view hands it out.
 
-`offers` says what there is and whom taking it would cost, `account` how much of it the view may hand out, and
-`searching` what fits where.
+`offers` states what there is and which holders would lose it, `account` how much of it the view may hand out,
+and `searching` what fits where.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Need(NamedTuple):
     memory_bytes: int
     #: The part of its one GPU; None: it has its GPUs to itself.
     part: GpuPart | None = None
-    #: With whom it shares that.
+    #: Which jobs may share that with it.
     labels: SharingLabels | None = None
     #: The data sets that it reads there.
     readings: tuple[Reading, ...] = ()

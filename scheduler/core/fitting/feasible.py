@@ -374,7 +374,7 @@ class Feasibility:
                 allowed = sum([1 << number for number, node in enumerate(fleet.nodes) if node.id in bindable])
             else:
                 whole = self._idle(model)
-                # What it had better avoid now need not be so for ever.
+                # What it should avoid now may be allowed later.
                 allowed = allowed_nodes(cluster, model, replace(demand, avoid=frozenset()))
             reason = misfit_on_candidates(demand, fleet, whole, allowed, cluster.node_rank)
             self._misfits[key] = (6, reason) if reason else None

@@ -144,7 +144,7 @@ def by_popularity(batch: Batch) -> Layout:
 
 
 def _lacks(service: Service) -> list[str]:
-    """Return the tags of others without whom a service cannot be."""
+    """Return the tags of others that a service needs."""
     return [each.tag for each in service.constraints if each.weight is None and each.least]
 
 
@@ -180,7 +180,9 @@ _Costs = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class _Site:
-    """The nodes while services come one after the other: what is left, who is where, who minds whom."""
+    """The nodes while services come one after the other: what is left, where each service is, which
+    constraints concern it.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch

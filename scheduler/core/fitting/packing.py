@@ -59,8 +59,8 @@ class Layer:
         #: where no node of the fleet says. Neither is changed in place.
         self.readings: dict[int, tuple[Reading, ...]] = {}
         self.storage: Sequence[Storage] = ()
-        #: What of these readings ends soon, of jobs that leave: a reading that is shared with one of them has
-        #: to be fast enough without it, too.
+        #: Which of these readings end soon, those of jobs that leave: a reading that is shared with one of
+        #: them has to be fast enough without it, too.
         self.leaving: dict[int, tuple[Reading, ...]] = {}
         #: Nodes in the order in which something of them changed: a later reader need not read the others.
         self.changes: list[int] = []

@@ -267,7 +267,7 @@ def _blocking(quota: Quota, line: str) -> dict[str, object]:
 
 
 def _said(line: str, amount: float) -> str:
-    """Say "4 GPUs", "4 V100", "8 CPUs" or "2 GiB of memory"."""
+    """Return "4 GPUs", "4 V100", "8 CPUs" or "2 GiB of memory"."""
     if line == CPUS:
         return f"{amount:.12g} CPUs"
     if line == MEMORY:

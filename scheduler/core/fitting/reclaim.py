@@ -143,7 +143,7 @@ def _make_room(
     nodes: Sequence[int],
     rank: int,
 ) -> Room | None:
-    """Choose whom to stop, and which GPUs to take then, to have the gang on these nodes."""
+    """Choose which jobs to stop, and which GPUs to take then, to have the gang on these nodes."""
     victims: list[Holding] = []
     masks: dict[int, int] = {}
     for node, needs in by_node(nodes, demand.needs).items():

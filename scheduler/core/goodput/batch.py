@@ -194,7 +194,7 @@ def _growing(allocations: _Allocations) -> tuple[Floats, Floats]:
     factor = np.maximum(allocations.largest / smallest, 1.0)
     local = smallest * factor ** np.linspace(0.0, 1.0, _BATCHES) / allocations.replicas
     gradients: Floats = np.maximum(np.ceil(local / allocations.max_local - _ROUNDING), 1.0)
-    # One gradient alone does not tell the noise, so that a larger batch on one GPU takes two or more.
+    # One gradient alone does not show the noise, so that a larger batch on one GPU takes two or more.
     alone = (allocations.replicas == 1) & (local > allocations.initial + _ROUNDING)
     gradients = np.where(alone, np.maximum(gradients, 2.0), gradients)
     rounded_up = np.ceil(local / gradients - _ROUNDING)

@@ -195,7 +195,7 @@ def _says(values: Mapping[str, float], names: Iterable[str]) -> bool:
 
 
 def _number(value: float, least: float, most: float) -> float:
-    if not least <= value <= most:  # Also what is no number.
+    if not least <= value <= most:  # Also a value that is not a number.
         raise _Nonsense
     return float(value)
 

@@ -69,7 +69,9 @@ def synchronisation_seconds(parameters: Parameters | Floats, nodes: Numbers, rep
 
 
 def step_seconds(gradient: Numbers, synchronisation: Numbers, overlap: Numbers) -> Numbers:
-    """Return T_step: the last gradient of an iteration with what of synchronising it does not hide."""
+    """Return T_step: the last gradient of an iteration with the part of synchronising that it
+    does not hide.
+    """
     longer = np.maximum(gradient, synchronisation)
     # By their ratio: the tenth power of a short time is nothing.
     ratio = np.minimum(gradient, synchronisation) / longer

@@ -205,7 +205,9 @@ def _lenders_loans(lack: Lack, loans: Iterable[Loan], own: Guarantees) -> list[L
 
 
 def _listed(loans: Sequence[Loan]) -> str:
-    """Say "loan 7 of 2 P100 from speech to vision until ...", the offers that are only promised as such."""
+    """Return "loan 7 of 2 P100 from speech to vision until ...", the offers that are only
+    promised as such.
+    """
     words = []
     for loan in loans:
         what = f"loan {loan.id}" if loan.id else "an open offer"

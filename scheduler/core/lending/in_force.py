@@ -97,7 +97,7 @@ def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
 
 
 def given_and_got(loans: Iterable[Loan]) -> Iterable[tuple[str, str, Lot]]:
-    """Yield who gives what to whom."""
+    """Yield giver, receiver and what is given."""
     for loan in loans:
         yield loan.lender, loan.borrower, loan.lot
         if loan.in_return is not None:

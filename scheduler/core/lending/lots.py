@@ -51,7 +51,7 @@ def cost(price: Millicredits, gpus: int, seconds: float) -> Millicredits:
 
 
 def words_of(lot: Lot) -> str:
-    """Say "4 P100" or "4 P100 and 1 V100-NODE"."""
+    """Return "4 P100" or "4 P100 and 1 V100-NODE"."""
     counts: list[Mapping[str, int]] = [lot.gpus, lot.cells]
     parts = [f"{count} {name}" for each in counts for name, count in sorted(each.items())]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

@@ -33,7 +33,7 @@ from scheduler.core.model.loan_terms import (
     OfferId,
 )
 
-#: Sums of parts of GPUs may be so far off.
+#: The possible error of sums of parts of GPUs.
 _ROUNDING = 1e-9
 
 
@@ -332,7 +332,7 @@ class _RuleRun:
 
 
 class _Borrower:
-    """What a virtual cluster can pay, and what it has borrowed in this round and for whom."""
+    """What a virtual cluster can pay, and what it has borrowed in this round and for which jobs."""
 
     def __init__(self, balance: int) -> None:
         self.balance = balance

@@ -166,7 +166,7 @@ class NoteFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Tell all nodes to start, and where rank 0 is."""
+    """Order all nodes to start, and send where rank 0 is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellToStop:
-    """Tell these nodes to stop their parts; pages that show the job show it again."""
+    """Order these nodes to stop their parts; pages that show the job show it again."""
 
     nodes: tuple[int, ...]
 

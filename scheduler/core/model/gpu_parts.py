@@ -52,7 +52,9 @@ def fit_together(parts: Sequence[GpuPart], device_bytes: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingLabels:
-    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it
+    states nothing.
+    """
 
     #: With jobs of the same affinity alone.
     affinity: str = ""

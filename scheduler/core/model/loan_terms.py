@@ -108,7 +108,7 @@ class BorrowRule:
     price: Millicredits = 0
 
     def takes(self, gpu_model: str) -> bool:
-        """Tell whether it borrows GPUs of the model."""
+        """Return whether it borrows GPUs of the model."""
         return not self.gpu_models or gpu_model in self.gpu_models
 
     def may_serve(self, gpus: int, gpu_models: Iterable[str]) -> bool:

@@ -96,7 +96,7 @@ class Decision:
     #: By a job that runs on: jobs that wait and get its GPUs beside it. A job that finds no room there, or
     #: may not be on these nodes, waits.
     joins: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
-    #: Jobs that lose the GPUs that they share, and why; those with whom they did run on.
+    #: Jobs that lose the GPUs that they share, and why; the jobs beside them run on.
     leaves: Mapping[JobId, str] = field(default_factory=dict)
     #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
     wake_at: float | None = None

@@ -112,7 +112,7 @@ class Tenant:
     #: The most CPUs and bytes of memory that its jobs hold at once, as they state them; None: any number.
     quota_cpus: float | None = None
     quota_memory_bytes: int | None = None
-    #: Those of its users for whom its admins set limits.
+    #: Users for whom the tenant's admins set limits.
     users: tuple[UserLimits, ...] = ()
     #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
     budget_spent: bool = False
@@ -291,7 +291,7 @@ class Job:
     attained_service: Mapping[str, float] = field(default_factory=dict)
     #: How long it is expected to run in all at its own size, by the best source; None: unknown.
     estimate_seconds: float | None = None
-    #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
+    #: Its own steps give that (`pace`), on the fastest model of its throughput; otherwise it was declared.
     measured: bool = False
     #: How long jobs like it ran on average, at their own size (`perf.recurrence`); None: too few have ended,
     #: or no policy reads it.
@@ -318,7 +318,7 @@ class Job:
     trial: Trial | None = None
     #: For a job that has parts of GPUs: with which jobs it shares them; None: with any.
     sharing: SharingLabels | None = None
-    #: What others of its tenant count it as, and whom it wants near it.
+    #: The tags by which others of its tenant count it, and those it wants near it.
     tags: tuple[str, ...] = ()
     constraints: tuple[TagConstraint, ...] = ()
     data: DataSet | None = None
@@ -386,7 +386,7 @@ class Running:
     gpu_model: str
     #: By task, then replica, in the order of the job's spec: the GPUs of that replica.
     replicas: tuple[tuple[GpuId, ...], ...]
-    #: By replica, where some replica has no GPUs that tell on which node it is; else empty.
+    #: By replica, where some replica has no GPUs to show its node; else empty.
     nodes: tuple[NodeId, ...] = ()
     #: "planned", as stored rounds have it: nominated, the successor on GPUs that are still being released.
     phase: Literal["held", "planned"] = "held"
@@ -413,7 +413,7 @@ class Running:
 
     @property
     def base(self) -> Running:
-        """What of it counts against the guarantee of its virtual cluster; it all, as a rule."""
+        """The part that counts against the guarantee of its virtual cluster; all of it, as a rule."""
         if not self.opportunistic_gpus:
             return self
         kept = len(self.replicas) - self._surplus_replicas
@@ -421,7 +421,7 @@ class Running:
 
     @property
     def surplus(self) -> Running | None:
-        """What of it is opportunistic, under the negative of its number; None: nothing."""
+        """The part that is opportunistic, under the negative of its number; None: nothing."""
         if not self.opportunistic_gpus:
             return None
         kept = len(self.replicas) - self._surplus_replicas

@@ -1,4 +1,4 @@
-"""How many of whom a service wants near it, by tags: affinity, anti-affinity and cardinality (Medea)."""
+"""How many others a service wants near it, by tags: affinity, anti-affinity and cardinality (Medea)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ FIGURES: Mapping[str, str] = {
 _GIB = 2**30
 DEPTH = 4
 LEAST_SAMPLES = 10
-#: Fewer measured pairs tell nothing of others.
+#: Fewer measured pairs do not predict others.
 LEAST_PAIRS = 20
 FOLDS = 5
 
@@ -220,7 +220,7 @@ def _tree(figures: Floats, speeds: Floats) -> tuple[Branch, ...]:
 
 
 def _best_split(figures: Floats, speeds: Floats) -> tuple[int, float] | None:
-    """Return the column and the bound that leave least variance; None: nothing tells these apart."""
+    """Return the column and the bound that leave least variance; None: nothing separates these."""
     best: tuple[int, float] | None = None
     most = 1e-9
     for column in range(figures.shape[1]):

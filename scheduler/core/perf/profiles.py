@@ -24,7 +24,7 @@ from scheduler.core.model.training import Profile
 STAGES = ("storage_seconds", "gpu_seconds", "network_seconds")
 #: How much the newest line, minute or job counts.
 NEWEST_PART = 0.3
-#: What an attempt does at first does not count: it loads and compiles. Devices tell of whole minutes then.
+#: What an attempt does at first does not count: it loads and compiles. Devices report whole minutes then.
 WARM_UP_SECONDS = 60.0
 MINUTE_SECONDS = 60.0
 #: After this long at the latest a minute that counts is over.
@@ -149,7 +149,7 @@ def _moved(known: float, newest: float) -> float:
 
 def _stages_of(values: Mapping[str, float]) -> tuple[float, float, float] | None:
     storage, gpu, network = [values.get(name, math.nan) for name in STAGES]
-    # A comparison with what is no number fails.
+    # A comparison with NaN fails.
     if not all(0 <= seconds <= SECONDS_MOST for seconds in (storage, gpu, network)):
         return None
     return (storage, gpu, network) if storage + gpu + network > 0 else None

@@ -33,7 +33,7 @@ LATEST = 20
 
 
 class Like(NamedTuple):
-    """What decides whom a job is like."""
+    """What decides which jobs are like a job."""
 
     tenant: str
     user: str

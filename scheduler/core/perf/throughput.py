@@ -1,10 +1,10 @@
 """One throughput: how fast a job class is in one setting, the source, and how far that can be trusted.
 
-A *job class* is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
-GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside partners that share all
-its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of the whole
-gang; beside partners it is relative to being alone within the same limit, 1 at most. A throughput of 0 means
-that the job class does not run there.
+A *job class* is a tenant's application. A *setting* is where a gang of it runs, and with which partners: GPU
+model, GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside partners that
+share all its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of
+the whole gang; beside partners it is relative to being alone within the same limit, 1 at most. A throughput
+of 0 means that the job class does not run there.
 
 Where there are several sources, the first of these stands:
 
@@ -72,7 +72,7 @@ def job_class_of(tenant: str, application: str, job_name: str) -> JobClass:
 
 
 class Setting(NamedTuple):
-    """Where and beside whom a gang runs."""
+    """Where a gang runs, and with which partners."""
 
     gpu_model: str
     gpus: int

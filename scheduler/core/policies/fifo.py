@@ -125,8 +125,8 @@ class _Line:
         start.
         """
         jobs, started = self.view.jobs, len(self.grants)
-        #: By shape that did not fit: whose turn it was. By shape that would delay the head: its rows, and the
-        #: place of the first.
+        #: By shape that did not fit: the place in line where it did not. By shape that would delay the head:
+        #: its rows, and the place of the first.
         misfits: dict[object, Rank] = {}
         breakers: dict[object, list[tuple[Row, int]]] = {}
         line = self._rows_behind(head) if self._is_anything_left() else []

@@ -3,7 +3,7 @@
 Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
 section 4.1: every job gets the fewest GPUs that it can have, then one more at a time goes where (t(n) -
 t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few nodes as
-possible (4.2). As Pollux's authors compare with it there are no parameter servers. Deviations:
+possible (4.2). There are no parameter servers, as in the comparison by Pollux's authors. Deviations:
 
 - Remaining time is what `run_time` expects at the job's own size on the GPU model in question, scaled to each
   other size by its measured goodput, or, if nothing was measured, by the number of GPUs. The paper predicts
@@ -135,7 +135,7 @@ def _last_sizes(view: View, known: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _work_done(view: View, known: Mapping[str, Any]) -> Work:
     """Return the service of elastic jobs in attempts that are over, and that of their own gang for it.
 
-    Facts tell only the service, in GPU-seconds: the size that went with it is that of the last round.
+    Facts have only the service, in GPU-seconds: the size that went with it is that of the last round.
     """
     work: Work = {}
     for job in view.jobs.values():

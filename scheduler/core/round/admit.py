@@ -72,8 +72,9 @@ class Admission:
         self.giving_way: dict[AllocationId, str] = {}
 
     def refresh(self) -> set[JobId]:
-        """Look again at the jobs that changed, or whose time has come, and at those with whom they share a
-        quota or an array; return the former, and of the latter those that are admitted otherwise now."""
+        """Check again the jobs that changed, or whose time has come, and the jobs that share a quota or an
+        array with them; return the former, and of the latter those that are admitted otherwise now.
+        """
         facts = self._facts
         self._makes_room.clear()
         while self._alarms and self._alarms[0][0] <= facts.frame.now:
@@ -119,7 +120,7 @@ class Admission:
         return news | changed
 
     def _concerned(self) -> set[JobId]:
-        """Return the jobs that changed, with those for whom that may mean something."""
+        """Return the jobs that changed, with those that this may concern."""
         facts = self._facts
         # Whether an allocation ends, or some leave it, depends on all who share it.
         for changed in list(facts.changed_jobs):
@@ -253,7 +254,7 @@ class Admission:
         return None
 
     def _may_borrow(self, job: Job) -> bool:
-        """Tell whether its virtual cluster has a rule by which it could borrow what the job needs."""
+        """Return whether its virtual cluster has a rule by which it could borrow what the job needs."""
         lending, models = self._facts.frame.lending, models_of(job, self._facts.cluster)
         return lending is not None and any(
             rule.virtual_cluster == job.virtual_cluster and rule.may_serve(least_gpus(job), models)
@@ -360,7 +361,7 @@ def begins_later(job: Job, now: float) -> bool:
 
 
 def _too_early(job: Job) -> Reason:
-    """Say from when on a job is considered: by its specification, or again after a failure."""
+    """Return from when on a job is considered: by its specification, or again after a failure."""
     at, blocking = wording.instant(job.eligible_at), {"eligible_at": job.eligible_at}
     if job.attempts:
         message = f"It failed before and is tried again at {at}."

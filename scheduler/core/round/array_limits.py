@@ -20,7 +20,9 @@ class ArrayLimits:
         self._taken: Counter[int] = Counter()
 
     def siblings(self, changed: Set[JobId]) -> set[JobId]:
-        """Return the tasks of all arrays of which a task changed, and forget to whom places were given."""
+        """Return the tasks of all arrays of which a task changed, and forget which tasks were
+        given places.
+        """
         arrays = set()
         for number in changed:
             job = self._facts.jobs.get(number)

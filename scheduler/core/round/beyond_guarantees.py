@@ -43,7 +43,7 @@ LEAST_GAIN = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Which gangs grow beyond their guarantee, and what of the cluster is left then, or once others gave
+    """Which gangs grow beyond their guarantee, and what is left of the cluster then, or once others gave
     back.
     """
 

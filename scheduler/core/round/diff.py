@@ -202,7 +202,7 @@ def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:
 
 
 def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
-    """Tell a job that has to move who took its place."""
+    """Add to the action of a job that has to move which job took its place."""
     if action.kind is not ActionKind.MOVE:
         return action
     by, message = _claimed(facts.current[action.jobs[0]], takers)

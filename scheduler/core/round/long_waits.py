@@ -155,7 +155,7 @@ class LongWaits:
         return self._around(turn, view, line, run)
 
     def _going_on(self, view: View) -> dict[Unit, Job]:
-        """Return who has a turn that has not ended, by whom it shares its GPUs with."""
+        """Return the jobs that have a turn that has not ended, by the jobs that share their GPUs."""
         found = {}
         for number in map(JobId, self._facts.frame.memory.get(LONG_WAITS, {}).get("served", ())):
             running = view.running.get(number)
@@ -281,7 +281,7 @@ def _at_once(job: Job, size: int, view: View, plugins: Plugins) -> _Turn | None:
 
 
 def _tagged(turn: _Turn, view: View) -> Tagged | None:
-    """Return whom constraints between tags concern, the job that starts now among them."""
+    """Return the jobs that constraints between tags concern, the job that starts now among them."""
     if view.tagged is None or turn.placement is None or not view.tagged.concerns(turn.job):
         return view.tagged
     cluster = view.capacity.cluster

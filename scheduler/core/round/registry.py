@@ -107,7 +107,7 @@ UNUSABLE: dict[str, str] = {}
 
 
 def checked(name: str, plugin: object, method: str) -> Any:
-    """Return a plug-in's class; raise UnknownPlugin if it is no frozen dataclass with that method."""
+    """Return a plug-in's class; raise UnknownPlugin if it is not a frozen dataclass with that method."""
     if not (isinstance(plugin, type) and is_dataclass(plugin) and callable(getattr(plugin, method, None))):
         raise UnknownPlugin(f"{name} is {plugin!r}, and no dataclass with a method {method}")
     if not plugin.__dataclass_params__.frozen:  # type: ignore[attr-defined]

@@ -132,7 +132,7 @@ def stopped_by(jobs: Sequence[Job], running: Running, facts: Facts) -> Reservati
 
 
 def described(reservation: Reservation) -> str:
-    """Say "reserved for user ada of tenant speech until ... (reservation paper)"."""
+    """Return "reserved for user ada of tenant speech until ... (reservation paper)"."""
     whom = f"tenant {reservation.tenant}"
     whom = f"user {reservation.user} of {whom}" if reservation.user else whom
     begin, end = wording.instant(reservation.starts_at), wording.instant(reservation.ends_at)

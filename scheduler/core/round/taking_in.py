@@ -28,7 +28,7 @@ _FIXED = attrgetter(*[each.name for each in fields(Snapshot) if each.name not in
 
 
 class News(Enum):
-    """What a later snapshot tells to those who know the facts."""
+    """What a later snapshot adds for those who know the facts."""
 
     NONE = "nothing but the number of the round and the time"
     SOME = "what could be taken in"

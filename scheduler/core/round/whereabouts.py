@@ -36,7 +36,7 @@ class Whereabouts:
                     self.put([number], running.replicas)
 
     def shown_to(self, view: View) -> View:
-        """Return the view, with those whom it does not decide about."""
+        """Return the view, with the jobs about which it does not decide."""
         if not self._tenants:
             return view
         elsewhere = [

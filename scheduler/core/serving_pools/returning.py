@@ -34,7 +34,7 @@ from scheduler.core.model.snapshot import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReturn:
-    """A node that goes back, and whom that concerns beyond the nodes chosen before it."""
+    """A node that goes back, and the jobs that this concerns beyond the nodes chosen before it."""
 
     node: NodeId
     #: Jobs that stop and go on elsewhere, and those that go on with fewer workers.

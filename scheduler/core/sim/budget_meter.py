@@ -30,7 +30,7 @@ class _Balance:
 
 
 class BudgetMeter:
-    """What tenants use, and what is left of their budgets; `notify` hears of each that runs out or is
+    """What tenants use, and what is left of their budgets; `notify` is called for each that runs out or is
     renewed.
 
     It is called with the tenant's name, whether its budget is spent, and when it is renewed.

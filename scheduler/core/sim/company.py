@@ -33,7 +33,7 @@ class Company:
 
     def __init__(self, cluster: SimulatedCluster, events: EventQueue) -> None:
         self._cluster, self._events = cluster, events
-        #: How the stay of a job will have ended that leaves others, and for whom it gave way.
+        #: How the stay of a job that leaves others will have ended, and the jobs for which it gave way.
         self._ends: dict[JobId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     def join(self, action: Action) -> None:
@@ -51,7 +51,7 @@ class Company:
     def part(
         self, running: Running, jobs: tuple[JobId, ...], end: StayEnd, by: tuple[JobId, ...] = ()
     ) -> None:
-        """Tell some of the jobs to leave, when they have written a checkpoint if they go on elsewhere."""
+        """Let some of the jobs leave, when they have written a checkpoint if they go on elsewhere."""
         cluster = self._cluster
         for job in jobs:
             self._ends[job] = end, by

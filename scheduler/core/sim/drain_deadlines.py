@@ -21,7 +21,7 @@ class DrainDeadlines:
         self._noted: set[float] = set()
 
     def update(self, facts: Facts) -> None:
-        """Say of each job which nodes close too soon for it now."""
+        """Set for each job which nodes close too soon for it now."""
         before = self._closing
         if facts.frame.nodes is not self._nodes:
             self._nodes = facts.frame.nodes

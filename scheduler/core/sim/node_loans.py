@@ -81,7 +81,7 @@ class NodeLoans:
         return True
 
     def choose(self, pool: str, count: int) -> list[NodeId]:
-        """Return which nodes of a pool go back most cheaply, and note whom that concerns."""
+        """Return which nodes of a pool go back most cheaply, and note the jobs that this concerns."""
         facts = self._cluster.round_engine.facts
         chosen = nodes_to_return(facts.frame.nodes, pool, count, facts.jobs.values(), facts.running.values())
         self.returns += chosen

@@ -1,4 +1,4 @@
-"""Simulated jobs whose devices tell what they make of GPUs: as live, after their first whole minute alone."""
+"""Simulated jobs whose devices report how they use GPUs: as live, after their first whole minute alone."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _begun() -> State:
 _BEGUN = _begun()
 
 
-#: What events made of states, by all that tells the simulator's states apart: the outcome follows from it.
+#: Which states events led to, by all that distinguishes the simulator's states: the outcome follows from it.
 _TAKEN: dict[tuple[AttemptState, Part, bool, StopCause, Event], tuple[State, EndJob | None]] = {}
 
 

@@ -13,7 +13,7 @@ from scheduler.core.round.registry import POLICIES
 
 
 class RecurrenceReporter:
-    """Jobs that have ended, by whom they are like."""
+    """Jobs that have ended, by the jobs that they are like."""
 
     def __init__(self, facts: Callable[[], Facts]) -> None:
         self._facts = facts

@@ -24,7 +24,7 @@ GoodputFacts = Literal["measured", "true"]
 
 #: A batch is changed where the job stays for more than this predicted gain, as `allot.training` does.
 LEAST_GAIN = 1.05
-#: Per-GPU batches that are measured on as many nodes and replicas: further ones tell hardly more.
+#: Per-GPU batches that are measured on as many nodes and replicas: further ones add hardly anything.
 _BATCHES = 4
 
 

@@ -77,7 +77,7 @@ class SimulatedCluster:
         self.company = Company(self, events)
         self._allocations = count(1 + max(facts.running, default=0))
         self._shares = Shares()
-        #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
+        #: How the stay on an allocation that is stopping will have ended, and the jobs for which it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     # What the plan says

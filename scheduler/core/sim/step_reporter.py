@@ -62,7 +62,7 @@ class StepReporter:
             self._count(job, running, at=at, step=progress.done_seconds(now))
 
     def _look(self, job: JobId, attempt: Attempt) -> bool:
-        """Count a line as soon as it tells how long the job will run, which is worth a round."""
+        """Count a line as soon as it shows how long the job will run, which is worth a round."""
         facts = self._facts()
         running = facts.current.get(job)
         if running is None or self._progress[job].attempt is not attempt:

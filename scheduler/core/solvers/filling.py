@@ -25,7 +25,7 @@ from scheduler.core.solvers.polytope import Polytope
 BLAMED = 1e-7
 #: A job this near to its best, relatively, is there.
 AT_BEST = 1e-9
-#: Less than this part of its best is no rise of a job.
+#: Less than this part of its best does not count as a rise of a job.
 NO_RISE = 1e-7
 
 #: How fast each group rises, given which are at their end.
@@ -46,7 +46,7 @@ def fill(polytope: Polytope, paces: Paces) -> Floats:
     while (pace := paces(water.ended)).any():
         raised = raise_levels(polytope, pace, water.progress, water.progress)
         rise = pace * raised.height
-        # What others' floors are soft by is no rise, and as a floor it could not be kept.
+        # The softness of others' floors does not count as a rise, and as a floor it could not be kept.
         progress = water.progress + (rise if (rise > NO_RISE * polytope.best).any() else 0.0)
         at_best = progress >= polytope.best * (1 - AT_BEST)
         rising = pace > 0

@@ -67,7 +67,7 @@ class Instance:
 
     @property
     def runs(self) -> Flags:
-        """Tell which jobs run on any model at all."""
+        """Return which jobs run on any model at all."""
         runs: Flags = self.throughput.max(axis=1, initial=0.0) > 0
         return runs
 

@@ -42,7 +42,7 @@ class Objective(ABC):
     agnostic_to_speed: ClassVar[bool] = False
     #: Whether two jobs may share GPUs.
     shares_gpus: ClassVar[bool] = True
-    #: Whether it tells models apart by their price, even when it takes them for equally fast.
+    #: Whether it distinguishes models by their price, even when it treats them as equally fast.
     knows_prices: ClassVar[bool] = False
     #: Whether it considers SLOs.
     keeps_slos: bool = False

@@ -24,7 +24,7 @@ class SharedTime:
 
     @property
     def alike(self) -> bool:
-        """Tell whether both are the same group."""
+        """Return whether both are the same group."""
         return bool(self.first[0] == self.second[0])
 
 

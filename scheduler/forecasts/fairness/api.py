@@ -1,4 +1,4 @@
-"""How virtual clusters are divided among their tenants, over time, and whom sharing costs something."""
+"""How virtual clusters are divided among their tenants, over time, and which tenants lose by sharing."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def sample_of_others(row: Mapping[str, Any], paid: float) -> dict[str, Any]:
 
 
 def sample(row: FairnessSample, paid: float) -> dict[str, Any]:
-    """Return a minute of a tenant; GPUs are means over what of it was accounted for."""
+    """Return a minute of a tenant; GPUs are means over the part of it that was accounted for."""
     return {
         "at": row.at.isoformat(),
         "tenant": row.tenant,

@@ -313,7 +313,7 @@ def _had(standing: Standing, sums: FairnessSample) -> Bundle:
 def _represented(
     standing: Standing, sums: FairnessSample, envy: Envy, is_better_off_alone: bool
 ) -> dict[str, Any]:
-    """Return a tenant as the API tells it, to those who may see its name."""
+    """Return a tenant as the API shows it, to those who may see its name."""
     seconds = sums.seconds
     return {
         "tenant": standing.tenant,

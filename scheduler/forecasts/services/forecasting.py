@@ -1,4 +1,4 @@
-"""Foresee the starts of the waiting jobs after a round, keep it, and tell the pages what changed."""
+"""Predict the starts of the waiting jobs after a round, keep them, and send the pages what changed."""
 
 import time
 from collections import defaultdict
@@ -22,7 +22,7 @@ from scheduler.rounds.watchdog import within_budget
 
 #: Forecasts kept; the newest counts, the others are for later inspection.
 _KEPT = 5
-#: Of more changes than this, a tenant's pages hear by their next refetch.
+#: If there are more changes than this, a tenant's pages get them with their next refetch.
 _PUSHED = 200
 #: An instant that moved by less than this, or by this part of its distance, is not reported again.
 _STEADY_SECONDS = 10.0

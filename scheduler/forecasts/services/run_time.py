@@ -1,4 +1,4 @@
-"""A job's run time as it was declared and as its own steps tell it, beside each other."""
+"""A job's run time as it was declared and as its own steps show it, beside each other."""
 
 from dataclasses import dataclass
 

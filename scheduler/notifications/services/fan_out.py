@@ -29,7 +29,7 @@ TRIED_FOR = timedelta(days=1)
 def write_notifications() -> int:
     """Write the notices of what happened since the last call; return how many events that were."""
     handled = 0
-    # One at a time, so that webhooks hear of things in the order of their events.
+    # One at a time, so that webhooks get things in the order of their events.
     with advisory_lock(DISPATCH) as is_mine:
         while is_mine and handled < _MOST and (count := _tell_some()):
             handled += count
@@ -67,7 +67,7 @@ def delivery_of(webhook: Webhook, topic: str, body: str, *, at: datetime) -> Del
 
 
 def _may_hear(webhook: Webhook, notice: Notice) -> bool:
-    """Whether the webhook may hear of it: the operators' of all, a tenant's of what is the tenant's."""
+    """Whether the webhook may get it: the operators' webhooks all, a tenant's what belongs to the tenant."""
     return webhook.tenant_id is None or (notice.tenant is not None and webhook.tenant_id == notice.tenant.id)
 
 

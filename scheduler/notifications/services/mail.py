@@ -1,4 +1,4 @@
-"""E-mail: what there is to tell a user, gathered for some seconds and sent as one plain text.
+"""E-mail: the notices for a user, gathered for some seconds and sent as one plain text.
 
 At least once: a mail is given its notices and its id first, then it is sent, then they are deleted. What a
 killed process may have sent already goes out again, as it was and with the same Message-ID.
@@ -73,7 +73,7 @@ def send_one(
 
 
 def _due(now: datetime) -> QuerySet[EmailNotice, Any]:
-    """Return whom there is something to tell now, as (user id, time of the oldest notice)."""
+    """Return the users who have notices to send now, as (user id, time of the oldest notice)."""
     may = Q(user__notifications=None) | Q(user__notifications__mail_not_before=None)
     may |= Q(user__notifications__mail_not_before__lte=now)
     rows = EmailNotice.objects.filter(may).order_by().values_list("user_id")

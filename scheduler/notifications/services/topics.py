@@ -84,7 +84,7 @@ def link(path: str) -> str:
 
 
 def notices_of(events: Sequence[Event]) -> list[Notice]:
-    """Return what there is to tell of the events, in their order; of some there is nothing."""
+    """Return the notices of the events, in their order; some events have none."""
     jobs = Job.objects.select_related("tenant", "virtual_cluster", "submitted_by").in_bulk(
         {event.job_id for event in events if event.job_id is not None}
     )
@@ -100,7 +100,7 @@ def notices_of(events: Sequence[Event]) -> list[Notice]:
     for event in events:
         notice: Notice | None = None
         if event.job_id is not None:
-            # The platform starts and ends input workers, which is no news.
+            # The platform starts and ends input workers, so these need no notice.
             if (job := jobs.get(event.job_id)) and job.serves_id is None:
                 attempt = attempts.get(event.subject_id) if event.subject == "attempt" else None
                 notice = _of_job(event, job, attempt, failures.get(job.id, ""))

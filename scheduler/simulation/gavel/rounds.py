@@ -41,12 +41,12 @@ class Shares(Protocol):
 
     @property
     def knows_speeds(self) -> bool:
-        """Tell whether models are filled in their order; else in a new order each round."""
+        """Return whether models are filled in their order; else in a new order each round."""
         ...
 
     @property
     def sharing(self) -> bool:
-        """Tell whether two jobs may share GPUs."""
+        """Return whether two jobs may share GPUs."""
         ...
 
     @property
@@ -403,6 +403,6 @@ class GavelRounds:
 
 
 def _every_gpu_works(steps: float, gang: int) -> bool:
-    """Tell whether each GPU of a gang has a step to do; the last one does what division leaves over."""
+    """Return whether each GPU of a gang has a step to do; the last one does what division leaves over."""
     part = steps // gang
     return part * (gang - 1) < steps and (gang == 1 or part > 0)

@@ -147,7 +147,7 @@ def _rows(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> tuple[lis
 
 
 def private_text(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> str:
-    """Give the table as plain text; empty when there is nothing to tell."""
+    """Return the table as plain text; empty when there are no figures."""
     rows, symbol = _rows(labelled)
     if not rows:
         return ""

@@ -53,7 +53,7 @@ def percent(value: float | None) -> str:
 
 
 def relative(value: float | None, first: float | None) -> str:
-    """Say how much a value differs from the first policy's; empty where that says nothing."""
+    """Return how much a value differs from the first policy's; empty where that has no meaning."""
     if value is None or first is None or first <= 0 or value < 0:
         return ""
     ratio = value / first

@@ -78,7 +78,7 @@ FIELDS = (
     "data",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
-#: Seconds of an iteration by stage; and what devices tell.
+#: Seconds of an iteration by stage; and what devices report.
 _PROFILE = ("storage", "gpu", "network", "utilisation", "memory_utilisation", "memory_bytes", "amp")
 _MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.

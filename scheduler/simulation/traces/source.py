@@ -329,7 +329,7 @@ class Source:
         )
 
     def disorder(self) -> str:
-        """Say how many rows were submitted before one above them; empty when none was."""
+        """Return how many rows were submitted before one above them; empty when none was."""
         latest, late = -math.inf, []
         for job, line in zip(self.jobs, self.lines_of_jobs, strict=True):
             if job.submitted_at < latest:

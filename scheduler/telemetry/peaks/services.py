@@ -234,7 +234,7 @@ def _histories(parts: Sequence[_Part], now: datetime) -> dict[int, list[Amounts]
 
 
 def _used_now(by_node: Mapping[int, Sequence[_Part]], now: datetime) -> dict[int, dict[int, Amounts]]:
-    """Return by node and part what is used by the newest reading of the node, of parts that it tells of."""
+    """Return by node and part what is used by the newest reading of the node, for parts in it."""
     found: dict[int, dict[int, Amounts]] = {}
     for node, row in newest_readings(by_node, now).items():
         known_use = row.values["parts"]
@@ -256,7 +256,7 @@ def _by_allocation(parts: Iterable[_Part], used: Mapping[int, Amounts]) -> list[
 
 
 def _sums(ranks: Mapping[str, Group]) -> Amounts:
-    """Return the most that ranks used together; what one does not tell counts as nothing."""
+    """Return the most that ranks used together; an unreported rank counts as nothing."""
     cpus, memory = 0.0, 0.0
     for group in ranks.values():
         cpus, memory = cpus + _most(group, _CPUS), memory + _most(group, _MEMORY)

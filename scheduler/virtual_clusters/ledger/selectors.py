@@ -1,4 +1,4 @@
-"""Which lines of the ledger a viewer sees, and what of them: other tenants go by no name."""
+"""Which lines of the ledger a viewer sees, and which parts of them: other tenants go by no name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def lines_of_party(lines: QuerySet[LedgerLine], viewer: Viewer, name: str) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a viewer reads of lines. `hidden` are the tenants of which he is no member; None: he sees all."""
+    """What a viewer reads of lines. `hidden` are the tenants of which the viewer is not a member; None: he
+    sees all.
+    """
 
     hidden: frozenset[str] | None
 
@@ -125,7 +127,7 @@ class Sight:
         return seen
 
 
-#: Fields of a line as the API tells them, in this order; the columns of its CSV file too.
+#: Fields of a line as the API shows them, in this order; the columns of its CSV file too.
 FIELDS = (
     "id", "at", "round_number", "view", "position", "kind", "party", "counterparty", "jobs", "gpus", "given",
     "price", "seconds", "rho_before", "rho_after", "message", "details", "person",
@@ -133,7 +135,7 @@ FIELDS = (
 
 
 def represented(row: LedgerLine) -> dict[str, Any]:
-    """Return a line as the API tells it; prices of the market in credits."""
+    """Return a line as the API shows it; prices of the market in credits."""
     shown = {name: getattr(row, name) for name in FIELDS}
     price = row.price / 1_000 if row.price is not None and row.view == MARKET else row.price
     return {**shown, "at": iso(row.at), "price": price}

@@ -64,7 +64,9 @@ def _finite(value: Any) -> Any:
 
 
 def publish_lines(rows: Collection[LedgerLine], owners: Mapping[int, str] | None = None) -> None:
-    """Tell the dashboards once this is committed. `owners` are the tenants of jobs that lines name."""
+    """Send them to the dashboards once this is committed. `owners` are the tenants of jobs that
+    lines name.
+    """
     newest = list(rows)[-MOST_STREAMED:]
     views = {row.view for row in newest}
     members: dict[str, list[str]] = {}
@@ -78,7 +80,7 @@ def publish_lines(rows: Collection[LedgerLine], owners: Mapping[int, str] | None
 
 
 def _groups(row: LedgerLine, members: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return who hears of a line: as in `ledger_reading.lines_visible`."""
+    """Return who gets a line: as in `ledger_reading.lines_visible`."""
     if row.view == MARKET:
         return {stream.EVERYONE}
     if row.party:

@@ -1,4 +1,6 @@
-"""The market as it is now: what is in force, who may act for whom, which offers and loans there are."""
+"""The market as it is now: what is in force, which virtual clusters a viewer acts for, which offers and loans
+there are.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -44,7 +46,8 @@ class MarketState:
 
     @property
     def on_loan(self) -> dict[tuple[str, str, int], dict[str, str]]:
-        """Say by virtual cluster and kind of cells (chain, level) of whom it has them, and until when.
+        """Return by virtual cluster and kind of cells (chain, level) from which lender it has them, and until
+        when.
 
         Of kinds of which it owns some itself nothing is said: it is not laid down which are the lender's.
         """
@@ -62,7 +65,7 @@ _NO_CELLS = Specification()
 
 
 def market_now(now: datetime) -> MarketState:
-    """Return what is guaranteed to whom at that instant."""
+    """Return what each virtual cluster is guaranteed at that instant."""
     own, loans, at = own_guarantees(), loans_not_ended(now), now.timestamp()
     return MarketState(own=own, loans=loans, in_force=in_force(own, loans, at), at=at)
 

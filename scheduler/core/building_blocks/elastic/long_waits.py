@@ -41,7 +41,7 @@ class LongWaits:
     since: Mapping[JobId, float]
 
     def within(self, gpus: int, used: int, could: Callable[[Job], bool]) -> list[Job]:
-        """Return whose turn may begin with this many GPUs in all, of which other turns have `used`.
+        """Return the jobs whose turn may begin with this many GPUs in all, of which other turns have `used`.
 
         `could`: whether a job could start if no job had a turn; one that could not holds up none.
         """
@@ -82,7 +82,7 @@ def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
 
 
 def in_turn(waits: LongWaits, pool: Pool) -> tuple[tuple[Gang, ...], list[Job]]:
-    """Return the gangs of a pool, those pinned that have a turn, and whose turn begins.
+    """Return the gangs of a pool, with those that have a turn pinned, and the jobs whose turn begins.
 
     These are put where the GPUs would be if only jobs that have a turn or are pinned had any.
     """

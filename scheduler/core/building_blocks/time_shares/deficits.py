@@ -90,7 +90,7 @@ class Deficits:
         time_shares: TimeShares,
         run_options: RunOptions,
     ) -> bool:
-        """Tell whether the job was given another model in passing that is as fast for it."""
+        """Return whether the job was given another model in passing that is as fast for it."""
         unit, there, seconds = ran.get(job, ((), "", 0.0))
         if not seconds or there in time_shares.get(unit, {}):
             return False

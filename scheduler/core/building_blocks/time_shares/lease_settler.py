@@ -43,7 +43,7 @@ class LeaseSettler:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a GPU may still be handed out, or a part of one."""
+        """Return whether a GPU may still be handed out, or a part of one."""
         return any(left > 0 for left in self._left.values()) or self._capacity.has_open_gpus
 
     def serve(self, chosen: Mapping[Unit, str], first: Sequence[Unit] = ()) -> None:

@@ -93,7 +93,9 @@ def _job_class(job: Job, run_option: RunOption) -> _JobClass:
 
 
 def believed_weights(view: View) -> dict[str, float]:
-    """Return the weight of each tenant; what is no number counts as 0, and all are equal when all are 0."""
+    """Return the weight of each tenant; a value that is not a number counts as 0, and all are equal when all
+    are 0.
+    """
     stated = {tenant: weight if 0 <= weight <= ABSURD else 0.0 for tenant, weight in weights_of(view).items()}
     return stated if any(stated.values()) else dict.fromkeys(stated, 1.0)
 

@@ -171,7 +171,7 @@ class _Starts:
         return False
 
     def has_room_for(self, jobs: Iterable[Job]) -> bool:
-        """Tell whether a GPU may still be handed out, or to one of these a part of one."""
+        """Return whether a GPU may still be handed out, or to one of these a part of one."""
         return self.idle > 0 or (self.capacity.has_open_gpus and any(job.has_parts for job in jobs))
 
     def _has_room(self, job: Job, model: str) -> bool:

@@ -1,4 +1,4 @@
-"""Time slices for the jobs of a view: whose turn it is, and until when.
+"""Time slices for the jobs of a view: which job has its turn, and until when.
 
 Everyone's pass rises by the seconds it runs, and at the end of a slice gangs go in the order of their passes:
 stride scheduling with equal tickets (C. Waldspurger and W. Weihl, MIT/LCS/TM-528, 1995), which is round robin

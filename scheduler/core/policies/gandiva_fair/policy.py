@@ -132,7 +132,7 @@ class _Books:
     """What each user is entitled to, what was traded, and what each holds then.
 
     Memory `books`: `entitled` and `held`, GPUs by tenant and model, `users`, what each tenant's users hold,
-    and `trades`; there are none without a `price`. `lines` say what of it changed in this round.
+    and `trades`; there are none without a `price`. `lines` report what changed in this round.
     """
 
     def __init__(self, view: View, run_options: RunOptions, written: Mapping[str, Any], price: str) -> None:

@@ -74,7 +74,7 @@ class Lucid:
     least_speed: float = 0.85
     #: GPUs on which new jobs run first, to be profiled; 0: none do.
     profiler_gpus: int = 0
-    #: For how long at most. Devices tell after three minutes at the latest.
+    #: For how long at most. Devices report after three minutes at the latest.
     profiling_seconds: float = 200.0
     #: GPUs that the profiler borrows while many wait for it; 0: none.
     lent_gpus: int = 8
@@ -95,7 +95,7 @@ class Lucid:
 
     @property
     def measures_profiles(self) -> bool:
-        """Whether it runs new jobs to profile them: then the simulator tells no profile before."""
+        """Whether it runs new jobs to profile them: then the simulator reports no profile before."""
         return self.profiler_gpus > 0
 
     def allocate(self, view: View, memory: Memory) -> Decision:

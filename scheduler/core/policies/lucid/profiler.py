@@ -160,7 +160,9 @@ class Profiler:
         return min(instants, default=None)
 
     def reasons(self, others: Reason) -> dict[JobId, tuple[Reason, ...]]:
-        """Return the words for those whom the profiler concerns; `others`: why one waits with the others."""
+        """Return the reasons of the jobs that the profiler concerns; `others`: why one waits with
+        the others.
+        """
         kept = wording.gpus(self._size, [self._model])
         found: dict[JobId, tuple[Reason, ...]] = {}
         for job in self.waiting:

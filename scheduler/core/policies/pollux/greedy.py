@@ -6,7 +6,7 @@ with one choice for each gang). That sum of values is a bound on what any alloca
 keep their number keep their nodes, and the others find some, the largest first. A gang that does not find
 room for all takes the best number that there is room for. Last, a few nodes at a time are taken apart, with
 all gangs on them and some that wait, and put together again by chance: one of them with another number of
-replicas than it had, the others with what is best then. What is no better is put back.
+replicas than it had, the others with what is best then. A change that is not better is undone.
 """
 
 from __future__ import annotations

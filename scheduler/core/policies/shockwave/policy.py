@@ -172,7 +172,7 @@ def _levels(
 
 
 def _begin_round(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memory) -> Decision:
-    """Run whom the plan runs now, then who runs longest; all others stop."""
+    """Run the jobs that the plan runs now, then those that run longest; all others stop."""
     order = _in_order(view, needs, schedule)
     runs = schedule.runs_in(schedule.begun)
     candidates = [grant for job in order for grant in _candidates(job, runs.get(job.id), view)]
@@ -202,7 +202,7 @@ def _in_between(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memo
 
 
 def _in_order(view: View, needs: _Needs, schedule: RoundSchedule) -> list[Job]:
-    """Return all jobs: first whom the plan runs now, of them first those that run, then large ones."""
+    """Return all jobs: first those that the plan runs now, running ones before others, then large ones."""
     runs = schedule.runs_in(schedule.begun)
 
     def rank(job: Job) -> tuple[Any, ...]:

@@ -57,7 +57,7 @@ from scheduler.core.policies.sia.places import Assignment, places_of
 from scheduler.core.policies.sia.profiling import Profiling, memory_of, profiled_before
 from scheduler.core.policies.sia.program import Candidate, Configuration, Terms, choose
 
-#: How often it is solved again without those for whom there are GPUs enough, but not where they may be.
+#: How often it is solved again without jobs for which there are GPUs enough, but not where they may be.
 _ATTEMPTS = 3
 
 

@@ -29,7 +29,7 @@ GAP = 1e-4
 NODES = 200
 #: What its present configuration is worth more to a job than an equal one: equals do not change places.
 KEEP = 1e-3
-#: No restart leaves less of a utility: less has a power that is no number.
+#: No restart leaves less of a utility: a power of less is not a finite number.
 LEAST_UTILITY = 1e-6
 #: What SciPy's `milp` says of a solution that is the best, by the gap.
 _OPTIMAL = 0

@@ -174,8 +174,9 @@ class Board:
         ]
 
     def _victims(self, claimant: Standing, model: str) -> list[tuple[Standing, int]]:
-        """Return whom to take GPUs of, and what each is left with at a time: by tier, the lowest first, then
-        scale down before preemption, then by slack, the largest first."""
+        """Return the jobs to take GPUs from, and what each is left with at a time: by tier, the lowest first,
+        then scale down before preemption, then by slack, the largest first.
+        """
         others = [victim for victim in self._others(claimant, model) if self._may_reclaim(claimant, victim)]
         found: list[tuple[Standing, int]] = []
         for tier in (BASIC, STANDARD, PREMIUM):

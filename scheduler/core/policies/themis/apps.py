@@ -180,7 +180,7 @@ def _rate_of(job: Job, view: View, run_options: RunOptions) -> float:
 
 
 def is_spread(holding: Holding, view: View) -> bool:
-    """Tell whether a gang is on more nodes than it needs."""
+    """Return whether a gang is on more nodes than it needs."""
     largest = view.capacity.cluster.fleets[holding.model].largest_node
     return len(holding.parts) > math.ceil(holding.gpus / max(largest, 1))
 

@@ -2,10 +2,10 @@
 
 The placer decides where exactly a gang goes, so that no table has a row for every machine: a good is a place
 for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs has k
-// s. A gang of S GPUs there takes S // s of the places for s, for each size s that anyone asks for, up to S.
-For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the largest
-first. For others it may sell a little too much; a winner that finds no place then gets what is left over.
-Where an app bids for parts of GPUs, pieces are thousandths: parts that sum to one take one GPU.
+// s. A gang of S GPUs there takes S // s of the places for s, for each size s that any gang asks for, up to
+S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
+largest first. For others it may sell a little too much; a winner that finds no place then gets what is left
+over. Where an app bids for parts of GPUs, pieces are thousandths: parts that sum to one take one GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.policies.themis.auction.table import Good
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to place a gang on a model: over few machines or anyhow."""
+    """A way to place a gang on a model: over few machines or over any."""
 
     locality: Locality
     #: Whether it is on as few machines as it can be.
@@ -37,7 +37,7 @@ class Way:
 def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) -> tuple[Way, ...]:
     """Return the ways in which the gang may be placed, the better one first.
 
-    A gang that `spreads_well` is as fast anyhow: then near is no way of its own.
+    A gang that `spreads_well` is as fast over any machines: then near is no way of its own.
     """
     sizes = tuple(sorted([need.gpus for need in demand.needs if need.gpus], reverse=True))
     rank = demand.ranks[-1]

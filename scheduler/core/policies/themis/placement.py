@@ -131,7 +131,7 @@ class LeasePlacement:
         return self.start(job, model, locality) or self.start(job, model)
 
     def is_settled(self, job: JobId) -> bool:
-        """Tell whether the job has a place from now on."""
+        """Return whether the job has a place from now on."""
         return job in self._settled
 
     def outcome(self, line: Sequence[JobId]) -> Outcome:

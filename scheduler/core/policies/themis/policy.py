@@ -176,7 +176,7 @@ class _Round:
         return placement
 
     def _could_seat_someone(self) -> bool:
-        """Tell whether one of those that wait fits on what an auction would offer."""
+        """Return whether one of the waiting jobs fits on what an auction would offer."""
         capacity = self._emptied.capacity
         if not self._emptied.has_room:
             return False

@@ -96,7 +96,7 @@ class Lapse:
         return bool(self._lapsed)
 
     def _line(self, running: Running) -> Line | None:
-        """Return what an allocation counts against; None: it is no guaranteed one, or about to end."""
+        """Return what an allocation counts against; None: it is not guaranteed, or about to end."""
         facts = self._facts
         if not facts.is_live(running) or running.allocation in self._admission.endings:
             return None

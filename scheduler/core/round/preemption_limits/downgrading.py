@@ -47,7 +47,7 @@ def kept_on(
 
 
 def stops_with_its_guarantee(running: Running, facts: Facts) -> bool:
-    """Whether an allocation whose guarantee lapses is to stop rather than to run on as opportunistic."""
+    """Whether an allocation whose guarantee lapses is to stop instead of running on as opportunistic."""
     return any(facts.jobs[job].on_reclaim == PREEMPT for job in running.jobs if job in facts.jobs)
 
 

@@ -140,7 +140,7 @@ def work_out(advice_id: str) -> None:
 
 
 def give_up(advice_id: str, problem: str, problems: Sequence[Problem] = ()) -> None:
-    """Say that there is no advice, and why."""
+    """Record that there is no advice, and why."""
     fields = [{"field": one.field, "problem": one.problem, "expected": one.hint} for one in problems]
     Advice.objects.filter(id=UUID(advice_id)).update(
         state=WorkState.FAILED, problem=problem, fields=fields, made_at=database_now()

@@ -99,7 +99,7 @@ def run_comparison(name: str) -> None:
 
 
 def give_up(name: str, problem: str) -> None:
-    """Say that there is no comparison, and why."""
+    """Record that there is no comparison, and why."""
     rows = AnomalyReport.objects.filter(virtual_cluster__name=name)
     # When it was last tried is noted too: what fails must not keep the others from their turn.
     rows.update(state=WorkState.FAILED, problem=problem, made_at=database_now())

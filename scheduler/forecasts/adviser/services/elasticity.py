@@ -90,7 +90,7 @@ def work_out(question: str) -> None:
 
 
 def give_up(question: str, problem: str) -> None:
-    """Say that there is no answer, and why."""
+    """Record that there is no answer, and why."""
     ElasticitySavings.objects.filter(id=UUID(question)).update(
         state=WorkState.FAILED, problem=problem, made_at=database_now()
     )

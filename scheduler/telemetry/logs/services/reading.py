@@ -199,7 +199,7 @@ def removal_of(attempt: Attempt | None) -> LogRemoval | None:
 
 
 def removal_text(removal: LogRemoval) -> str:
-    """Say that, when and why the output is not there."""
+    """Return that, when and why the output is not there."""
     kept = {
         RemovalCause.AGE: f"output is kept for {removal.limit} days after an attempt's end",
         RemovalCause.PLATFORM_BYTES: f"the platform keeps {_size(removal.limit)} of output, the newest",

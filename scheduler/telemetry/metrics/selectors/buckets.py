@@ -42,7 +42,7 @@ _MOST = 2.0**50
 
 
 def figure_of(value: float | None) -> float | None:
-    """Return a reading as it is kept: rounded, and None when it is no such number as a machine may tell."""
+    """Return a reading as it is kept: rounded, and None when no machine can have such a figure."""
     if value is None or not math.isfinite(value) or not 0 <= value <= _MOST:
         return None
     return round(value, _DECIMALS if value < _LARGE else None)
@@ -86,7 +86,7 @@ def count_mean_least_most(figure: Figure) -> tuple[int, float, float, float] | N
 
 
 def values_of(groups: Iterable[Group], place: int) -> list[float]:
-    """Return one measure of readings, of those that tell it."""
+    """Return one measure of readings, from those that have it."""
     return [
         figure for group in groups if place < len(group) and isinstance(figure := group[place], int | float)
     ]

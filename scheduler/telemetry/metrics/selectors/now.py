@@ -17,7 +17,7 @@ from scheduler.wiring.clock import database_now
 
 
 def newest_readings(nodes: Iterable[int], now: datetime) -> dict[int, Row]:
-    """Return the newest reading of each node that still tells anything, by the node's id."""
+    """Return the newest reading of each node that still reports any, by the node's id."""
     fresh = NodeMetrics.objects.filter(
         node__in=list(nodes), seconds=Resolution.READING, at__gte=now - GAP, at__lte=now + GAP
     )

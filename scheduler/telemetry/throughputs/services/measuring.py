@@ -100,7 +100,9 @@ def fewest_nodes(replicas: list[int], node_gpus: int) -> int:
 
 
 def _begin(attempt: Attempt, *, tells_samples: bool) -> ProgressPoint | None:
-    """Return the line with which the present window began, of those that tell samples or that do not."""
+    """Return the line with which the present window began, among those that report samples or those that do
+    not.
+    """
     points = ProgressPoint.objects.filter(attempt=attempt, samples__isnull=not tells_samples)
     points = points.order_by("sequence")
     if attempt.measured_at is not None:
@@ -159,7 +161,7 @@ def has_gpus_alone(attempt: Attempt) -> bool:
 def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
     """Return with which jobs it has shared all its GPUs since then; None: with one for a part of it.
 
-    Nor does it tell how fast they are together when they took turns, or had parts of other GPUs besides.
+    Nor does it show how fast they are together when they took turns, or had parts of other GPUs besides.
     """
     if attempt.allocation.slice_seconds is not None:
         return None

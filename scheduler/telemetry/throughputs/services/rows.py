@@ -181,7 +181,7 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
 def throughput_correct(
     *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
 ) -> None:
-    """Say what a throughput is; raise Invalid where it can not be that."""
+    """Set a throughput; raise Invalid where it can not be that."""
     by.require(tenant, Role.ADMIN)
     check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
     place = {"application": application, **setting._asdict()}
@@ -252,7 +252,7 @@ def too_many(tenant: Tenant) -> QuotaExceeded:
 
 @transaction.atomic
 def price_set(*, by: Viewer, gpu_model: str, price_per_hour: float) -> None:
-    """Say what a GPU of a model costs for an hour."""
+    """Set what a GPU of a model costs for an hour."""
     by.require_operator()
     row = GpuModel.objects.select_for_update().filter(name=gpu_model).first()
     if row is None:

@@ -106,7 +106,7 @@ def open_offers(now: datetime) -> QuerySet[Offer]:
 
 
 def refused(found: Iterable[Problem], error: type[ApplicationError] = Invalid) -> ApplicationError:
-    """Return the error that tells of these problems."""
+    """Return the error that states these problems."""
     listed = tuple(found)
     return error(summary_of(listed), field_errors(listed))
 

@@ -40,7 +40,7 @@ class Assignment:
 
     @property
     def exact(self) -> bool:
-        """Tell whether none is better."""
+        """Return whether none is better."""
         return self.bound <= self.value + EQUAL
 
 
