@@ -39,7 +39,7 @@ class Client:
     """One signed-in user of one server. Not for use by several threads at once.
 
     `insecure`: whether plain http may go to another machine. `read_retry_seconds`: for how long reads are
-    repeated while the server cannot be reached. `on_retry`: called with the problem before each repetition.
+    repeated while the server cannot be reached. `on_retry`: gets the problem before each repetition.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Client:
         return cast("Iterator[schema.SharedGpu]", self._pages("/shared-gpus", {}, None))
 
     def job_run_time(self, job_id: int) -> schema.JobRunTime:
-        """How long it runs in all, as declared and as its own steps tell."""
+        """How long it runs in all, as declared and as its own steps show."""
         return cast("schema.JobRunTime", self._read(f"/jobs/{job_id}/run-time"))
 
     def job_preemptions(self, job_id: int) -> schema.JobPreemptions:
@@ -351,9 +351,7 @@ class Client:
     def advise(
         self, question: Mapping[str, Any], *, patience_seconds: float, pause_seconds: float = 0.5
     ) -> schema.WholeAdvice:
-        """Ask which cells each virtual cluster should get, and wait up to `patience_seconds` for
-        the answer.
-        """
+        """Ask which cells each virtual cluster should get, and wait up to `patience_seconds`."""
         found = self._write("/cells/advice", dict(question))
         path = f"/cells/advice/{found['id']}"
         return cast("schema.WholeAdvice", self._when_done(found, path, patience_seconds, pause_seconds))
@@ -365,7 +363,7 @@ class Client:
     # Prices
 
     def set_price(self, gpu_model: str, price_per_hour: float) -> schema.GpuModel:
-        """Say what a GPU of a model costs for an hour."""
+        """Set what a GPU of a model costs for an hour."""
         path = f"/gpu-models/{quote(gpu_model, safe='')}"
         body = {"price_per_hour": price_per_hour}
         return cast("schema.GpuModel", self._transport.request("PATCH", path, body=body))

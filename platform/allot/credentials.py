@@ -142,7 +142,7 @@ def save(path: Path, credentials: Credentials) -> None:
 
 
 def find_account(environment: Mapping[str, str] = os.environ) -> Account:
-    """Which server to talk to and as whom. Raises NoServer when none is named."""
+    """Which server to talk to and as which user. Raises NoServer when none is named."""
     path = config_path(environment)
     credentials = load(path)
     if named := environment.get("ALLOT_URL"):

@@ -306,14 +306,14 @@ def settings_lines(settings: ClusterSettings) -> list[tuple[str, str]]:
 
 
 def preemption_words(preemptions: JobPreemptions) -> str:
-    """Say how often a job was preempted while it ran, and what that cost."""
+    """Return how often a job was preempted while it ran, and what that cost."""
     lost, overhead = duration(preemptions["lost_seconds"]), duration(preemptions["overhead_seconds"])
     times = plural(preemptions["times"], "time")
     return f"{times}; {lost} of work done again, {overhead} to stop and start"
 
 
 def run_time_words(run_time: JobRunTime) -> str:
-    """Say how long the job runs by its own steps, and what was declared where that is something else."""
+    """Return how long the job runs by its own steps, and what was declared where that differs."""
     declared, measured = run_time["declared_seconds"], run_time["measured_seconds"]
     if measured is None:
         return ""
@@ -324,7 +324,7 @@ def run_time_words(run_time: JobRunTime) -> str:
 
 
 def usual_words(run_time: JobRunTime) -> str:
-    """Say how long jobs like it ran, and how far off such estimates were."""
+    """Return how long jobs like it ran, and how far off such estimates were."""
     usual, error = run_time.get("usual_seconds"), run_time.get("usual_error")
     if usual is None:
         return ""
@@ -337,14 +337,14 @@ def usual_words(run_time: JobRunTime) -> str:
 
 
 def turn_words(turn: AttemptTurn) -> str:
-    """Say that an attempt shares its GPUs in turns."""
+    """Return that an attempt shares its GPUs in turns."""
     return (
         f"of {duration(turn['seconds'])}, {turn['index'] + 1} of {turn['count']}; frozen in those of others"
     )
 
 
 def part_words(enforcement: str) -> str:
-    """Say how a node holds jobs to their parts of its GPUs; "" where it has not said."""
+    """Return how a node holds jobs to their parts of its GPUs; "" where it has not reported that."""
     return {
         "enforced": "enforced",
         "cooperative": "cooperative: jobs that ask for their time on the GPU are held",
@@ -353,7 +353,7 @@ def part_words(enforcement: str) -> str:
 
 
 def enforcement_words(enforcement: str) -> str:
-    """Say how an attempt is held to its part of a GPU; "" where there is nothing to say."""
+    """Return how an attempt is held to its part of a GPU; "" where that is not known."""
     return {
         "enforced": "enforced: the node holds it to its part",
         "cooperative": "cooperative: it requests its GPU time itself",
@@ -362,7 +362,7 @@ def enforcement_words(enforcement: str) -> str:
 
 
 def auxiliary_lines(share: AuxiliaryShare) -> list[str]:
-    """Say what CPUs and memory it has of what it leaves to the platform, ranks alike in one line."""
+    """Return which CPUs and memory it has where it leaves these to the platform, ranks alike in one line."""
     lines: dict[str, list[int]] = {}
     for each in share["replicas"]:
         has = []

@@ -110,7 +110,7 @@ class WithoutEscapes:
 
 
 def say(text: str) -> None:
-    """Tell the person; never part of the data."""
+    """Print a message for the user; never part of the data."""
     sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 

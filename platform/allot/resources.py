@@ -157,7 +157,7 @@ class Throughputs:
         return cast("ElasticitySavings", self.write("/elasticity-savings", {"days": days}))
 
     def correct(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> ThroughputRow:
-        """Say what a throughput is. `setting`: tenant, application, gpu_model, gpus, spread, partner."""
+        """Set a throughput. `setting`: tenant, application, gpu_model, gpus, spread, partner."""
         body = {**setting, "value": value, "reason": reason}
         return cast("ThroughputRow", self.send("PUT", "/throughputs/correction", body=body))
 
@@ -419,7 +419,7 @@ class Audit:
         """All entries behind one, the oldest first, each as a line of JSON; a reader who goes on
         misses none.
         """
-        # An answer without any line is no text at all.
+        # An answer without any line has no text at all.
         text = self.read("/audit/export", {**filters, "after": after}) or ""
         yield from cast(str, text).splitlines()
 

@@ -62,7 +62,7 @@ class Line:
         await self.socket.send(frame)
 
     async def next(self) -> bytes:
-        """Return the next frame; raise an AllotError at the end, or for a problem that it tells of."""
+        """Return the next frame; raise an AllotError at the end, or for a problem that it reports."""
         while True:
             try:
                 frame = await self.socket.recv()
@@ -80,7 +80,7 @@ class Line:
     async def consumed(self, frame: bytes) -> None:
         """Let the other end know that a frame was consumed."""
         if (word := self.flow.consume(frame)) is not None:
-            with contextlib.suppress(ConnectionClosed):  # The next frame tells of it.
+            with contextlib.suppress(ConnectionClosed):  # The next frame reports it.
                 await self.socket.send(word)
 
     async def _problem(self, said: str) -> AllotError:
@@ -202,7 +202,7 @@ async def _send_input(line: Line) -> None:
 
 
 async def _send_sizes(line: Line) -> None:
-    """Tell of every change of the window's size, and of one that came while the session was being opened."""
+    """Report every change of the window's size, and one that came while the session was being opened."""
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)

@@ -17,7 +17,8 @@ import yaml
 TEXTS = ("env", "labels", "command")
 _INT, _FLOAT, _STR, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "str", "merge"))
 _NOT_FINITE = re.compile(r"\.(?:inf|nan)$", re.IGNORECASE)
-#: YAML 1.2, 10.3.2, with the first characters of what matches. Merge keys are no part of it, but in use.
+#: YAML 1.2, 10.3.2, with the first characters of what matches. Merge keys do not belong to it, but are in
+#: use.
 _SCHEMA = (
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),

@@ -53,7 +53,7 @@ class IdempotencyMismatch(ApplicationError):
 class StillUnderWay(Conflict):
     """The first request with this Idempotency-Key is still being carried out."""
 
-    #: Sent as Retry-After, so that a client can tell this from a conflict that will stay.
+    #: Sent as Retry-After, so that a client can distinguish this from a conflict that will stay.
     retry_after_seconds = 1
 
 

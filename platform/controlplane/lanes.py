@@ -37,7 +37,7 @@ HEAVY_WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whom requests count for: a user, a node, or an address without a known user."""
+    """The caller that requests count for: a user, a node, or an address without a known user."""
 
     name: str
     tenants: tuple[int, ...] = ()
@@ -156,7 +156,7 @@ class Lane:
             self._queues.pop(caller.name, None)
 
     def _next(self) -> None:
-        """Hand the threads that are free to those whose turn it is."""
+        """Hand the free threads to the callers in their turn."""
         while self._busy < self.threads and self._serve_one():
             pass
 
@@ -279,8 +279,9 @@ async def in_agents_thread(function: Callable[..., T], *arguments: Any, **more: 
 
 
 def agents_lane() -> Lane:
-    """A node has a report, output and the code of a job on the way at most; what is no node's stands for its
-    address."""
+    """A node has a report, output and the code of a job on the way at most; requests of others count for
+    their address.
+    """
     threads = settings.AGENT_THREADS
     return Lane("agents", threads=threads, per_caller=3, waiting=100, executor=agents_threads())
 

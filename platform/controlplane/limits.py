@@ -1,4 +1,4 @@
-"""What is refused before anything reads it: bodies over the limit, NUL bytes, text that is no text."""
+"""What is refused before anything reads it: bodies over the limit, NUL bytes, invalid text."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class NewestFirst(BasePagination):
             queryset = queryset.filter(beyond)
         columns = [column] if self._is_unique(queryset) else [column, "id"]
         order = [f"-{each}" if descending == forward else each for each in columns]
-        # One more than asked for tells whether there is another page.
+        # One more than asked for reveals whether there is another page.
         rows = list(queryset.order_by(*order)[: size + 1])
         more, rows = len(rows) > size, rows[:size]
         if not forward:

@@ -1,8 +1,8 @@
 """`python -m controlplane.uvicorn_server`: the web server, at its port and at that of jobs' pages.
 
-uvicorn's own command listens at one address. Both lead to one application, which tells them apart by the port
-(`controlplane.sessions.pages`); it runs in one process, or in as many as `ALLOT_WEB_PROCESSES` says, which
-uvicorn's process manager keeps alive.
+uvicorn's own command listens at one address. Both lead to one application, which distinguishes them by the
+port (`controlplane.sessions.pages`); it runs in one process, or in as many as `ALLOT_WEB_PROCESSES` says,
+which uvicorn's process manager keeps alive.
 """
 
 import argparse

@@ -78,7 +78,7 @@ PROGRESS_SECONDS = 2.0
 LEASE_LOOK_SECONDS = 1.0
 #: The checks themselves say how often each is due.
 HEALTH_LOOK_SECONDS = 1.0
-#: Until the server has said how often it wants to hear.
+#: Until the server has stated how often it wants reports.
 FIRST_REPORT_SECONDS = 0.5
 RETRY_FIRST_SECONDS = 0.25
 RETRY_MOST_SECONDS = 3.0

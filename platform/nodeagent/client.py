@@ -92,7 +92,7 @@ class Client:
         self.clock_ahead_seconds: float | None = None
 
     async def sync(self, report: Report) -> DesiredState:
-        """Say what is; return what should be. Raise Unreachable or Refusal."""
+        """Report what is; return what should be. Raise Unreachable or Refusal."""
         return await self._post("/api/agent/v1/sync", report, DesiredState)
 
     async def send_logs(self, batch: LogBatch) -> LogAnswer:

@@ -152,7 +152,7 @@ class Configuration:
     sandbox: Literal["required", "preferred", "off", "auto"] = "required"
     #: Folders that jobs can read, beside the system's.
     readable_folders: tuple[str, ...] = ()
-    #: As whom jobs run when the agent is root; None, which takes sandbox "off": as root.
+    #: The users as which jobs run when the agent is root; None, which takes sandbox "off": as root.
     users: UserRange | None = UserRange()
     limits: Limits = Limits()
     code: CodeLimits = CodeLimits()

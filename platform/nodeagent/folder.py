@@ -1,4 +1,4 @@
-"""The folder of one attempt: all that agent and shim tell each other, and what outlives either.
+"""The folder of one attempt: all messages between agent and shim, and what outlives either.
 
     part.json     what the agent was asked to run, and the port it chose
     spec.json     what the shim is to start; its presence says that starting was decided

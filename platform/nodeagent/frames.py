@@ -49,12 +49,12 @@ def size(rows: int, columns: int) -> bytes:
 
 
 def read_taken(frame: bytes) -> int:
-    """Return the amount; raise ValueError for what is no such frame."""
+    """Return the amount; raise ValueError for another frame."""
     return _unpacked("!I", frame)[0]
 
 
 def read_size(frame: bytes) -> tuple[int, int]:
-    """Return rows and columns; raise ValueError for what is no such frame."""
+    """Return rows and columns; raise ValueError for another frame."""
     rows, columns = _unpacked("!HH", frame)
     return rows, columns
 

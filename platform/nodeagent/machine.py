@@ -317,7 +317,8 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
             parts[number] = replace(part, desired=desired or part.desired, is_desired=desired is not None)
         for new in newest.values() if not state.is_leaving else ():
             if new.stop:
-                # Stopped before this node ever heard of it. Say so, or the server waits for its end for ever.
+                # Stopped before this node ever heard of it. Report it, or the server waits for its end for
+                # ever.
                 ended = Part(desired=new, phase=Phase.EXITED, outcome=NEVER_STARTED, is_shipped=True)
                 parts[new.attempt] = ended
                 instructions.append(Report())
@@ -373,7 +374,8 @@ def _advance(
 def _are_gpus_taken(part: Part, parts: Mapping[int, Part]) -> bool:
     """Whether a process that the server knows nothing of any more may hold one of the part's GPUs.
 
-    That is so when the server gave a silent node up: what was frozen there lives until it hears of it.
+    That is so when the server gave a silent node up: what was frozen there lives until the node is connected
+    again.
     """
     indexes = _gpu_indexes(part)
     return any(

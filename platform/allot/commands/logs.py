@@ -235,7 +235,7 @@ def wait(
 
 
 def wait_for(client: Client, job_ids: list[int], *, timeout_seconds: float | None = None) -> list[Job]:
-    """Say on stderr what happens to the jobs until they have ended; return them in the order given."""
+    """Print on stderr what happens to the jobs until they have ended; return them in the order given."""
     from allot.following import watch
 
     latest: dict[int, Job] = {}

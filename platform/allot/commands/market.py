@@ -192,7 +192,7 @@ def loans(
     limit: LimitOption = 200,
     output: OutputOption = Format.table,
 ) -> None:
-    """List what is lent to whom, and until when."""
+    """List loans with their borrowers, and until when."""
     wanted = [None] if state is LoanStates.all else [state.value] if state else ["active", "coming"]
     with connect() as client:
         found = [
@@ -247,7 +247,7 @@ def rules(vc: VcOption = None, output: OutputOption = Format.table) -> None:
 
 
 def rule_words(row: MarketRule) -> str:
-    """Say in words what a rule does."""
+    """Return in words what a rule does."""
     price = f"{credits_words(row['price_per_gpu_hour'])} credits a GPU-hour"
     if row["kind"] == "lend":
         idle, lent = duration(row["idle_seconds"] or 0), duration(row["lend_seconds"] or 0)

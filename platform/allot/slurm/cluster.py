@@ -27,7 +27,7 @@ _COMPACT = {
     "drained": "drain",
     "unknown": "unk",
 }
-#: These name single nodes, or count them; all other fields tell nodes apart.
+#: These name single nodes, or count them; all other fields distinguish nodes.
 _OF_MANY = "DNn"
 
 

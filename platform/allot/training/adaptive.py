@@ -174,7 +174,7 @@ class AdaptiveBatch:
         return is_step
 
     def line(self) -> dict[str, float]:
-        """Return what a progress line says of it; times only when there is enough to tell since the last."""
+        """Return what a progress line states of it; times only when there is enough new since the last."""
         sqr, var = self.noise.estimate()
         limits = self.limits
         line: dict[str, float] = {

@@ -80,7 +80,7 @@ class Limits:
             for way in dict.fromkeys(ways)
             if self.initial_batch <= way.batch(replicas) <= self.max_batch
             and self.min_local_batch <= way.local_batch <= self.max_local_batch
-            # One gradient alone does not tell the noise.
+            # One gradient alone does not show the noise.
             and not (replicas == 1 and way.accumulation == 0 and way.local_batch > self.initial_batch)
         ]
 
@@ -176,7 +176,7 @@ class Times:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Sequence[Sequence[Any]]]) -> Times:
-        """Raises KeyError, TypeError or ValueError for what is no state."""
+        """Raises KeyError, TypeError or ValueError for an invalid state."""
         means = (
             {int(key): Mean(float(seconds), int(iterations)) for key, seconds, iterations in state[name]}
             for name in ("gradient", "rest")

@@ -67,6 +67,8 @@ def claim(store: Store, attempt: int | None, time: int | None = None) -> Fence:
 
 
 def _who() -> bytes:
-    """Return what tells this claim from any other, for people who look, and for answers that got lost."""
+    """Return what distinguishes this claim from any other, for people who look, and for answers that got
+    lost.
+    """
     content = {"host": socket.gethostname(), "process": os.getpid(), "nonce": secrets.token_hex(8)}
     return (json.dumps(content) + "\n").encode()

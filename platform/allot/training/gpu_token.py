@@ -35,7 +35,7 @@ class GpuToken:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> GpuToken:
-        """Connect to where the environment says; it is no token where that cannot be."""
+        """Connect as the environment states; where that fails, the token holds nothing back."""
         path = environment.get(VARIABLE)
         if not path:
             return cls(None)

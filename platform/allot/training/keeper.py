@@ -102,7 +102,7 @@ class Keeper:
         return None
 
     def write_origin(self, checkpoint: Checkpoint | None) -> None:
-        """Say for good from where this start goes on."""
+        """Record for good from where this start goes on."""
         content = json.dumps({"checkpoint": str(checkpoint) if checkpoint else None})
         self.store.create(f"{ORIGINS}{self.start}", content.encode())
 

@@ -354,8 +354,8 @@ class FixedWorldOptimiser:
                 fixed.take()
             fixed.step()
 
-    The network is no DistributedDataParallel. Each process holds a gradient for each rank that it plays, and
-    gathers those of all: with W ranks W/2 times what an all-reduce carries.
+    The network must not be a DistributedDataParallel. Each process holds a gradient for each rank that it
+    plays, and gathers those of all: with W ranks W/2 times what an all-reduce carries.
     """
 
     def __init__(self, optimiser: Optimizer, logical_world_size: int) -> None:

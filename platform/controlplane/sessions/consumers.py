@@ -55,7 +55,7 @@ OVER, NOT_SIGNED_IN, BROKEN = 4000, 4401, 4413
 def socket_may_be_gone() -> Iterator[None]:
     """Let nothing come of it that a socket was closed, by its other side (OSError) or by us (RuntimeError).
 
-    `disconnect` follows and tells the other end of the session. The other end must not fail instead: where
+    `disconnect` follows and notifies the other end of the session. The other end must not fail instead: where
     both are in one process, what it sends is written to this socket within its own call.
     """
     with contextlib.suppress(OSError, RuntimeError):

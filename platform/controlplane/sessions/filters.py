@@ -1,4 +1,4 @@
-"""What of a request goes on to a job, and what of its answer goes back: all but what is ours."""
+"""Which parts of a request go on to a job, and which of its answer go back: all but ours."""
 
 from collections.abc import Iterable
 from urllib.parse import urlsplit

@@ -232,7 +232,7 @@ async def _pass_on(visit: Visit, scope: Scope, receive: Receive, send: Send) -> 
                 # The server closes the connection: the browser must not take half an answer for a whole one.
                 raise ConnectionError("The job broke off its answer.") from error
             # Programs close connections that have rested for a while, maybe just as this request was under
-            # way. The broken connection is gone from the pool; a new one that breaks is no accident.
+            # way. The broken connection is gone from the pool; a new one that breaks is no coincidence.
             if not may_repeat or _CONNECTING in steps or visit.over.is_set():
                 problem = "The job closed the connection without an answer."
                 break

@@ -27,7 +27,7 @@ class RelayError(Exception):
 
 
 class Relay:
-    """One end's account of what it sends to the other and hears from it."""
+    """One end's account of what it sends to the other and gets from it."""
 
     def __init__(self, address: str, hear: Hear) -> None:
         self.address = address

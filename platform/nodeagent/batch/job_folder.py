@@ -1,4 +1,4 @@
-"""The folder of one batch job: all that an agent and its remote runner on the node tell each other.
+"""The folder of one batch job: all messages between an agent and its remote runner on the node.
 
     errand.json   the job's name, the desired part, and the remote runner's configuration
     claim         made by the remote runner that does it; one that comes later does nothing

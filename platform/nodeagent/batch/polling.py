@@ -74,7 +74,7 @@ class BatchPoller:
 
 
 class BatchDevices:
-    """The GPUs of one node, as the batch system tells of them."""
+    """The GPUs of one node, as the batch system reports them."""
 
     def __init__(
         self,

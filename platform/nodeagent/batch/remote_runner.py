@@ -2,12 +2,12 @@
 
     python -I -c "...; main()" FOLDER NAME
 
-The agent is on another machine, so they tell each other everything by files (`batch/job_folder.py`). Begun
-twice, by a system that does so or an agent that had to ask again, only the first does anything.
+The agent is on another machine, so the two exchange everything by files (`batch/job_folder.py`). Begun twice,
+by a system that does so or an agent that had to ask again, only the first does anything.
 
 Two machines have two clocks. The remote runner says what its clock shows; the agent adds the length of a
-lease to the newest such time that it had read *before* it asked the server for that lease. What comes back
-is a deadline by the node's own clock that lies no later than the server's.
+lease to the newest such time that it had read *before* it asked the server for that lease. What comes back is
+a deadline by the node's own clock that lies no later than the server's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One node's attempts, carried out by a batch system: each attempt's part on the node is one of its jobs.
 
 Preparing an attempt submits the job, and the attempt is ready when the job *runs*: its remote runner
-(`remote_runner`) is on the node and waits for the gang. So a gang starts on all of its nodes or on
-none, however long one of them is busy with other people's work, and starting asks the batch system
-nothing. From then on agent and remote runner tell each other everything by files; the batch system is asked
-only what became of jobs whose remote runners fell silent.
+(`remote_runner`) is on the node and waits for the gang. So a gang starts on all of its nodes or on none,
+however long one of them is busy with other people's work, and starting asks the batch system nothing. From
+then on agent and remote runner exchange everything by files; the batch system is asked only what became of
+jobs whose remote runners fell silent.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class BatchRuntime:
         self._cancel(record)
 
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
-        """Tell the remote runner to go; what is secret is sealed for it alone."""
+        """Order the remote runner to go; what is secret is sealed for it alone."""
         if (record := self.records.get(desired.attempt)) is None:
             return
         if secrets != NO_SECRETS:
@@ -201,11 +201,11 @@ class BatchRuntime:
         self._order(desired.attempt, "go", encode(desired))
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
-        """Tell the remote runner how to stop."""
+        """Order the remote runner to stop, and how."""
         self._order(attempt, "stop", {"grace_seconds": grace_seconds, "is_leaving": is_leaving})
 
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
-        """Tell the remote runner of its turns."""
+        """Send the remote runner its turns."""
         self._order(attempt, "turn", {} if turn is None else encode(turn))
 
     def change_limits(self, desired: DesiredPart) -> None:

@@ -113,7 +113,7 @@ class NvmlDevices:
         return tuple(readings)
 
     def memory_by_process(self) -> dict[int, dict[int, int]]:
-        """Return bytes by device and process; without those that the driver does not tell of."""
+        """Return bytes by device and process; without those that the driver does not report."""
         return {
             index: {
                 process.pid: int(process.usedGpuMemory)

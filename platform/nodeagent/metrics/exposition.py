@@ -41,7 +41,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """One metric with its samples: labels and value; None where there is nothing to tell."""
+    """One metric with its samples: labels and value; None where there is no figure."""
 
     name: str
     kind: str

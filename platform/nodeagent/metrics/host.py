@@ -1,4 +1,4 @@
-"""What the whole machine does, as procfs tells it."""
+"""What the whole machine does, as procfs reports it."""
 
 from __future__ import annotations
 

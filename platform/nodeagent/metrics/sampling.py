@@ -105,7 +105,7 @@ class Sampler:
         simulated = {gpu.index for gpu in self.gpus if gpu.simulated}
         if now.memory_bytes is not None and simulated.issuperset(replica.gpu_indexes):
             return {str(index): _on_each_gpu(replica, now) for index in replica.gpu_indexes}
-        # The driver may not tell of processes, or know them by other numbers: then nothing is said.
+        # The driver may not report processes, or know them by other numbers: then nothing is reported.
         return {
             str(index): sum(used[pid] for pid in pids)
             for index, used in by_process.items()

@@ -27,7 +27,7 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text in the last lines that tells a category; `says` is put before the matching line."""
+    """Text in the last lines that shows a category; `says` is put before the matching line."""
 
     category: Category
     says: str

@@ -79,10 +79,10 @@ def input_ports(folder: AttemptFolder, desired: DesiredPart) -> dict[str, int]:
 
 
 def port_variable(name: str) -> str:
-    """Return the name of the variable that tells a job the number of one of its ports."""
+    """Return the name of the variable in which a job has the number of one of its ports."""
     return f"ALLOT_PORT_{name.upper().replace('-', '_')}"
 
 
 def path_variable(name: str) -> str:
-    """Return the name of the variable that tells a job under which path its pages are seen."""
+    """Return the name of the variable in which a job has the path under which its pages are seen."""
     return f"ALLOT_PATH_{name.upper().replace('-', '_')}"

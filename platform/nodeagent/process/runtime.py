@@ -466,7 +466,7 @@ class ProcessRuntime:
         if is_same_process(status.get("pid", 0), status.get("identity", "")):
             with contextlib.suppress(ProcessLookupError):
                 self._watch(attempt, ShimProcess(status["pid"]))
-                # An earlier life may have had no time to tell it of its turns.
+                # An earlier life may have had no time to send it its turns.
                 self.shims[attempt].wake()
                 # Nor to change its limits, as it had written down.
                 kept = kept_desired(attempt, (read_json(self.folder(attempt).part) or {}).get("wish"), None)

@@ -91,7 +91,7 @@ class AskingPlace:
         return message
 
     def step(self, now: float) -> None:
-        """Hear the replica again if it is time."""
+        """Read from the replica again if it is time."""
         if self.hear_at is not None and now >= self.hear_at:
             self.hear_at = None
             for each in self.descriptors:

@@ -22,7 +22,7 @@ FILES_AT_ONCE = 500
 #: Each level keeps two files of the shim open.
 DEEPEST = 200
 LOOK_SECONDS = 1.0
-#: At most this part of one CPU is spent on looking, while there is no cause to.
+#: At most this part of one CPU is spent on checks, while there is no cause to.
 REST_PER_LOOK = 20.0
 #: Decides how soon the free space is read again.
 FASTEST_BYTES_PER_SECOND = 2**31

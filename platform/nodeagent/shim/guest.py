@@ -104,7 +104,7 @@ class Guests:
             self.poll.register(number, select.POLLIN)
 
     def ended(self, pid: int, wait_status: int) -> None:
-        """Tell whom it concerns that a process ended, if it was a guest."""
+        """Report to the other side that a process ended, if it was a guest."""
         for descriptor, guest in list(self.guests.items()):
             if guest.pid == pid:
                 code = os.waitstatus_to_exitcode(wait_status)

@@ -34,7 +34,7 @@ REFER, TRUNCATE, DEVICE_CALLS = 1 << 13, 1 << 14, 1 << 15
 #: What there is to restrict by the version of the interface; a later one restricts all of an earlier one.
 RIGHTS_FIRST = (1 << 13) - 1
 RIGHTS_SINCE = {2: REFER, 3: TRUNCATE, 5: DEVICE_CALLS}
-#: A rule about a file that is no folder may say nothing of what is in folders.
+#: A rule about a file that is not a folder may not concern what is in folders.
 RIGHTS_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
 TO_READ = EXECUTE | READ_FILE | READ_DIR
 #: Since this version also signals, and connections to abstract sockets, stay within the process and its own.

@@ -252,7 +252,7 @@ class Shim:
             for replica in self.replicas:
                 if replica.pid:
                     replica.signal_group(signal.SIGTERM)
-                    replica.signal_group(signal.SIGCONT)  # A stopped process would not hear of it.
+                    replica.signal_group(signal.SIGCONT)  # A stopped process would not get the signal.
 
     def end_rest(self) -> None:
         """End what the commands left behind. A sandbox ends with its first process.

@@ -93,7 +93,7 @@ class RunningReplica:
         self.user: int | None = spec["user"]
         self.enclosure = enclosure
         self.confinement = confinement
-        #: Commands of its container's engine; None: it is no container.
+        #: Commands of its container's engine; None: it is not a container.
         self.container: dict[str, list[str]] | None = spec["container"]
         self.rank: int = spec["rank"]
         self.output = output

@@ -94,7 +94,7 @@ def _print(tenant: str, user: str, quota: UserQuotaState, as_json: bool) -> None
 
 @budgets.command(name="show")
 def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
-    """Show a member's budget, what of it is used and what is expected."""
+    """Show a member's budget, how much of it is used and what is expected."""
     with connect() as client:
         found = client.administration.user_budget(tenant, user)
     print_budget(found, Format.json if as_json else Format.table)

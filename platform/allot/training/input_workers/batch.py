@@ -25,7 +25,7 @@ _BYTES = "bytes"
 
 
 class BatchError(TrainingError):
-    """What is no batch."""
+    """An invalid batch."""
 
 
 def pack(batch: object) -> tuple[dict[str, Any], list[memoryview | bytes]]:

@@ -86,7 +86,7 @@ class Line:
     def receive(self) -> tuple[int, dict[str, Any], bytearray]:
         """Return kind, header and body of the next frame.
 
-        Raises OSError where the line is cut, LineError for what is no frame, and what `on_silence` raises.
+        Raises OSError where the line is cut, LineError for an invalid frame, and what `on_silence` raises.
         """
         head = self._read(_HEAD.size)
         kind, header_bytes, body_bytes = _HEAD.unpack(head)

@@ -307,7 +307,7 @@ class InputWorkers:
             threading.Thread(target=self._serve, args=(stranger,), name="allot-input", daemon=True).start()
 
     def _serve(self, stranger: socket.socket) -> None:
-        """Take a worker in, and hear it until it is gone. Runs in a thread of its own."""
+        """Let a worker in, and read from it until it is gone. Runs in a thread of its own."""
         try:
             line = wire.receive_worker(stranger, self._secret, self._max_batch_bytes)
         except (OSError, LineError):
@@ -343,7 +343,9 @@ class InputWorkers:
         self._let_go(number, gives_back)
 
     def _hear(self, worker: int, kind: int, header: dict[str, Any], body: bytearray) -> bool:
-        """Take what a worker sends; return whether it leaves. Raises TrainingError for what it may not."""
+        """Take what a worker sends; return whether it leaves. Raises TrainingError for a frame that it may
+        not send.
+        """
         if kind == wire.LEAVES:
             return True
         if self._shared and kind == wire.NAME:
