@@ -19,7 +19,7 @@ def after_commit(function: Callable[P, object], *args: P.args, **kwargs: P.kwarg
     """Call it when this transaction is committed, or now where there is none; log whatever it raises.
 
     A call that fails, because Redis is away, is not repeated. A later round, a sweep or a page that connects
-    again makes good what was not said.
+    again makes up for it.
     """
 
     def call() -> None:

@@ -1,6 +1,6 @@
-"""Whoever asks, with his roles, by one statement that is written down once.
+"""The caller of a request, with his roles, by one statement that is written down once.
 
-Every request begins with it, and to put it together anew takes the ORM many times as long as the database
+Every request begins with it. The ORM would take many times as long to build it each time as the database
 takes to answer.
 """
 

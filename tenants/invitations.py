@@ -1,4 +1,4 @@
-"""Invitations: how an admin gets somebody into a tenant without knowing, or learning, who has an account."""
+"""Invitations: how an admin gets a person into a tenant without knowing, or learning, who has an account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenants.services import user_create
 INVITATIONS_PER_DAY = 100
 #: User names that may be found taken with one invitation.
 NAMES_TRIED_MOST = 10
-#: What has ended or expired is forgotten after so long.
+#: What has ended or expired is forgotten after this time.
 KEPT = timedelta(days=30)
 
 
@@ -75,7 +75,7 @@ def invitation_found(text: str, *, lock: bool = False) -> Invitation:
         parts is None
         or found is None
         or not tokens.matches(parts[1], found.digest)
-        # Who may no longer make members has made none by what he left behind.
+        # An invitation does not count if its author may no longer make members.
         or not found.invited_by.is_active
         or not viewer_of(found.invited_by).may(found.tenant, Role.ADMIN)
     ):

@@ -1,7 +1,7 @@
-"""Who may use what: users, tenants, roles, tokens, quotas and virtual clusters.
+"""What users may use: users, tenants, roles, tokens, quotas and virtual clusters.
 
-Knows nothing of scheduling: GPU models are names here, and whether a guarantee fits the hardware is
-checked by the scheduler's services, which write these rows.
+Knows nothing of scheduling: GPU models are names here, and whether a guarantee fits the hardware is checked
+by the scheduler's services, which write these rows.
 """
 
 from django.contrib.auth.models import AbstractUser
@@ -21,7 +21,7 @@ ANY_MODEL = "*"
 
 
 class User(AbstractUser):
-    """A person. An operator manages the whole platform; everybody else acts through memberships."""
+    """A person. An operator manages the whole platform; all others act through memberships."""
 
     is_operator = models.BooleanField(default=False)
 
@@ -68,7 +68,7 @@ class Invitation(models.Model):
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Role.choices)
-    #: Whom it was meant for; blank where the link is handed over in another way.
+    #: The invited person's address; blank where the link is handed over in another way.
     email = models.CharField(max_length=254, blank=True)
     #: The link went to that address alone, so a user who has it reads the mail there.
     mailed = models.BooleanField(default=False)
@@ -80,7 +80,7 @@ class Invitation(models.Model):
     #: When it was accepted or revoked; either way it is good no longer.
     ended_at = models.DateTimeField(null=True)
     accepted_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
-    #: User names that were found taken: the link is no way to learn which users exist.
+    #: User names that were found taken: the link must not show which users exist.
     names_tried = models.PositiveSmallIntegerField(default=0)
 
     class Meta:
@@ -160,7 +160,7 @@ class Secret(models.Model):
 
     @property
     def owner(self) -> str:
-        """To whom and to which name its value is bound."""
+        """The owner and the name to which its value is bound."""
         number = self.user_id if self.tenant_id is None else self.tenant_id
         return f"{self.scope} {number} {self.name}"
 
@@ -256,16 +256,16 @@ class AuditEntry(models.Model):
     """Who changed, read or was refused what, from where, from what to what.
 
     Appended, by triggers for the most part (`tenants.audit.triggers`), and never changed or deleted, except
-    by the database's function `audit_prune`. Names and plain ids, not foreign keys: an entry outlives what it
-    is of.
+    by the database's function `audit_prune`. Names and plain ids, not foreign keys: an entry outlives its
+    object.
     """
 
     at = models.DateTimeField(db_default=ClockTimestamp())
-    #: "user", "token", "node", "system", "database" (somebody who is no program of ours), or "nobody".
+    #: As `audit.source.Source.kind`; or "database" (a client that is no program of ours).
     kind = models.CharField(max_length=8)
     #: As in events: "user vera".
     actor = models.CharField(max_length=80)
-    #: Key of the API token by which it was done; it is no secret.
+    #: Key of the API token by which it was done; it is not secret.
     token = models.CharField(max_length=16, blank=True, db_default="")
     address = models.GenericIPAddressField(null=True)
     #: Method and route: "PUT api/v1/tenants/<str:name>/quota".
@@ -302,7 +302,7 @@ class AuditEntry(models.Model):
             ),
         ]
         constraints = [
-            # Who uses a token from an address for the first time is told of once.
+            # The first use of a token from an address is reported once.
             models.UniqueConstraint(
                 fields=["object_id", "address"], condition=Q(action="token.first-use"), name="one_first_use"
             ),

@@ -1,7 +1,8 @@
-"""Whether what somebody signed in with is still good, and for how much: for who has something open for long.
+"""Whether the credentials of a caller are still valid, and for what: for callers that keep something open for
+long.
 
-Whoever takes a right away says so (`tell_changed`), and everybody who serves it looks again at once
-(`controlplane.rights`). That is for speed alone: they look every few seconds in any case.
+Code that takes a right away announces it (`tell_changed`), and every process that serves the caller checks
+again at once (`controlplane.rights`). That is for speed alone: they check every few seconds in any case.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from django.db import connection
 from tenants.after_commit import after_commit
 from tenants.selectors import Viewer, viewer_again
 
-#: The group of those who look again when somebody's rights have changed.
+#: The group of processes that check again when a user's rights have changed.
 GROUP = "rights"
 
 
 class SignIn(NamedTuple):
-    """What stands for somebody who can not be asked again: a token, or else the session of a browser."""
+    """What stands for a user who can not be asked again: a token, or else the session of a browser."""
 
     user_id: int
     token_id: int | None
@@ -35,7 +36,7 @@ class SignIn(NamedTuple):
 class Facts(NamedTuple):
     """What rights rest on: compared with earlier ones, they say whether something changed in between."""
 
-    #: A digest of all in the database that says who somebody is and what he may.
+    #: A digest of all in the database that determines who a user is and what he may.
     everything: bytes
     #: His roles, and which transaction wrote each: a role that was changed and changed back is another one.
     roles: str
@@ -79,7 +80,7 @@ def viewer_now(sign_in: SignIn) -> Viewer | None:
 
 
 def tell_changed() -> None:
-    """Let who serves anybody for long look again, once this transaction is committed."""
+    """Let processes that serve a user for long check again, once this transaction is committed."""
     after_commit(_tell, {"type": "rights.changed"})
 
 

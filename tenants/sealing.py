@@ -1,7 +1,7 @@
 """Values that the database keeps and cannot read: AES-256-GCM under keys that are in the settings only.
 
 The first key of `ALLOT_SECRETS_KEYS` seals, all of them open: a key is replaced by putting a new one before
-it and running `manage.py reseal_secrets`. What is sealed is bound to whom it belongs, so that a row whose
+it and running `manage.py reseal_secrets`. A sealed value is bound to its owner, so that a row whose
 ciphertext was exchanged for another's does not open.
 """
 
@@ -35,7 +35,7 @@ class SealedValue:
 
 
 def read_keys(text: str) -> dict[str, bytes]:
-    """Return the keys of a setting by id, in their order; raise ValueError for what is no key.
+    """Return the keys of a setting by id, in their order; raise ValueError for an invalid key.
 
     The setting is base64 of 32 bytes each, separated by commas. An id says nothing of its key.
     """
@@ -76,7 +76,7 @@ class Keyring:
         return SealedValue(self.current, content)
 
     def open(self, sealed: SealedValue, owner: str) -> bytes:
-        """Return the value; raise SealError when its key is gone or it was sealed for somebody else."""
+        """Return the value; raise SealError when its key is gone or it was sealed for another owner."""
         key = self.keys.get(sealed.key_id)
         if key is None:
             raise SealError(f"it is sealed by the key {sealed.key_id}, which is not in ALLOT_SECRETS_KEYS")

@@ -16,7 +16,7 @@ from tenants.models import Membership, Role, Secret, Tenant, User
 from tenants.sealing import Keyring, SealedValue, SealError, read_keys
 from tenants.selectors import RANK, Viewer
 
-#: Of one tenant, and of one user.
+#: The most secrets of one tenant, and of one user.
 SECRETS_PER_OWNER = 100
 #: A job's environment takes no more than 128 KiB of one variable, and all of it goes over one answer.
 VALUE_BYTES = 32 * 1024
@@ -118,7 +118,7 @@ def secret_values(
 
 
 def reseal_all() -> int:
-    """Seal anew what is sealed by any key but the first; return how many that were.
+    """Seal again what is sealed by any key but the first; return how many these were.
 
     Row by row, each locked: it may be changed meanwhile. Raise SealError when one cannot be opened.
     """

@@ -1,4 +1,6 @@
-"""What there is and who may see it. Every selector of tenants' data takes the viewer."""
+"""The objects of tenants, and which of them a viewer may see. Every selector of tenants' data takes the
+viewer.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ class Viewer:
             raise NotAllowed(f"This needs a token with the scope {scope.value}; this one has: {has}.")
 
     def require_password(self, what: str) -> None:
-        """Raise when a token asks for what it takes the person, and the password, for."""
+        """Raise when a token asks for something that only the person, with the password, may do."""
         if self.token_id is not None and not self.gave_password:
             expected = "the password of the token's owner"
             problem = FieldError("your_password", "is missing", expected)
@@ -153,7 +155,7 @@ def token_of_header(header: str) -> Token:
 
 
 async def viewer_of_scope(scope: Mapping[str, Any]) -> Viewer | None:
-    """Who is behind a WebSocket now: asked again later, a sign-out or a revoked token shows."""
+    """The user behind a WebSocket now: asked again later, a sign-out or a revoked token shows."""
     found: Viewer | None = await database_sync_to_async(_viewer_of_scope)(scope)
     return found
 
@@ -173,7 +175,7 @@ def _viewer_of_scope(scope: Mapping[str, Any]) -> Viewer | None:
 
 
 def viewer_again(*, session_key: str, token_id: int | None) -> Viewer | None:
-    """Who signed in with this session, or else this token, if that is still good."""
+    """The user who signed in with this session, or else this token, if that is still valid."""
     if token_id is not None:
         token = Token.objects.select_related("user").filter(pk=token_id, user__is_active=True).first()
         if token is None or (token.expires_at is not None and token.expires_at <= timezone.now()):

@@ -1,7 +1,7 @@
 """Changes to tenants, members, quotas, users and tokens. Each is one transaction.
 
-Two rules hold throughout: nobody grants more than he holds, and nobody can leave a tenant without an
-admin or the platform without an operator by mistake.
+Two rules hold throughout: no user grants more than he holds, and no tenant is left without an admin, nor the
+platform without an operator, by mistake.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
 
 @transaction.atomic
 def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
-    """End a membership: an admin that of anybody, a member his own."""
+    """End a membership: an admin any, a member his own."""
     by.require(tenant, Role.VIEWER if by.user.username == username else Role.ADMIN)
     tenant = _locked(tenant)
     membership = Membership.objects.filter(tenant=tenant, user__username=username).first()
@@ -130,7 +130,7 @@ def quota_set(
     """Replace the tenant's quota; a GPU model without a line is not limited by itself."""
     by.require_operator()
     tenant = _locked(tenant)
-    # What stays as it is is left alone, so that the audit log tells of changes only.
+    # Limits that stay are left alone, so that the audit log has changes only.
     Quota.objects.filter(tenant=tenant).exclude(gpu_model__in=limits).delete()
     Quota.objects.bulk_create(
         [Quota(tenant=tenant, gpu_model=gpu_model, gpus=gpus) for gpu_model, gpus in limits.items()],
@@ -170,7 +170,7 @@ def user_create(
     password: str | None = None,
     is_operator: bool = False,
 ) -> tuple[User, str | None]:
-    """A new user, and the password to tell him when none was given.
+    """Return a new user, and the password to hand over when none was given.
 
     `by` may name a program; None: he makes the account himself, by an invitation that the caller has checked.
     """
@@ -204,8 +204,8 @@ def user_change(
     password: str | None = None,
     end_tokens: bool = True,
 ) -> User:
-    """Change what is not None. Who is made inactive is signed out at once, and all tokens end for good; what
-    becomes of the jobs is said by `scheduler.jobs.services.leaving`, which calls this.
+    """Change what is not None. A user who is made inactive is signed out at once, and all his tokens end for
+    good. `scheduler.jobs.services.leaving`, which calls this, decides what becomes of the jobs.
 
     With a new password all sessions must sign in again, and all tokens end unless `end_tokens` is False.
     """
@@ -264,12 +264,12 @@ def password_change(*, by: Viewer, new: str, end_tokens: bool = True) -> User:
 
 
 def _in_name_of(by: Viewer | str | None) -> AbstractContextManager[object]:
-    """A program says who it is; who a viewer is, his request knows."""
+    """A program names itself; for a viewer, his request names him."""
     return acting(Source(kind="system", actor=by)) if isinstance(by, str) else nullcontext()
 
 
 def _set_password(user: User, password: str, *, field: str, end_tokens: bool) -> None:
-    """Set it on the user, whom the caller saves."""
+    """Set it on the user, which the caller saves."""
     _check_password(password, user, field)
     user.set_password(password)
     if end_tokens:
@@ -307,8 +307,8 @@ def token_create(
 ) -> tuple[Token, str]:
     """A new token of the viewer's own, and its text, which is not kept.
 
-    One made by means of a token alone is no wider and does not outlive that one: a leaked token can not be
-    made to last, or into a better one. Each includes the scope to read.
+    A token made by means of a token alone is no wider and does not outlive that one: a leaked token can not
+    be made to last, or into a better one. Each includes the scope to read.
     """
     needed = {Scope.READ.value, *scopes}
     _check_scopes(by, needed)
@@ -350,7 +350,7 @@ def token_rotate(*, by: Viewer, key: str, overlap_seconds: float) -> tuple[Token
 
 @transaction.atomic
 def token_revoke(*, by: Viewer, key: str) -> None:
-    """Revoke a token of one's own; an operator may revoke anybody's."""
+    """Revoke a token of one's own; an operator may revoke any."""
     owned = Token.objects.all() if by.is_operator else Token.objects.filter(user=by.user)
     token = _own_token(by, owned.select_related("user"), key)
     token.delete()
@@ -395,7 +395,7 @@ def _end(by: Viewer, days: int | None) -> datetime | None:
 
 
 def _check_room_for_token(user: User) -> None:
-    """Raise Conflict where the user has too many; of those that have expired as many are kept."""
+    """Raise Conflict where the user has too many; as many expired ones are kept."""
     is_over = Q(expires_at__lte=timezone.now())
     mine = Token.objects.filter(user=user)
     if mine.exclude(is_over).count() >= TOKENS_PER_USER:

@@ -1,10 +1,10 @@
 """Checking a password, and letting those who guess wait: for all processes together, never at others' cost.
 
-Wrong guesses are counted by who makes them: the browser, where one shows that this user has signed in with
-it before, and otherwise the address together with the name. After some free ones each has to wait for its
-turn, longer and longer; when many guess from an address, or at a name, a newcomer there has one free guess.
-So whoever knows his password waits for nobody but those who guess at his name from his own address, and not
-for them either in a browser that he has used before.
+Wrong guesses are counted by guesser: the browser, where it shows that this user has signed in with it before,
+and otherwise the address together with the name. After some free guesses each has to wait for its turn,
+longer and longer. When many guess from an address, or at a name, a newcomer there has one free guess. So a
+user who knows his password waits only for those who guess at his name from his own address, and not for them
+either in a browser that he has used before.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ FREE_GUESSES, FREE_GUESSES_UNDER_ATTACK = 5, 1
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 4.0
 #: Wrong guesses from one address at any name, and at one name from anywhere, that are an attack.
 ATTACK_FROM_ADDRESS, ATTACK_ON_NAME = 50, 20
-#: Between two looks at passwords from an address from which there is one: they cost processor time.
+#: The time between two checks of passwords from one address: they cost processor time.
 PACE_SECONDS = 0.2
-#: Who would have to wait for longer until it is his turn is told to come again.
+#: A client that would have to wait longer for its turn is answered to come again.
 LONGEST_TURN_SECONDS = 12.0
-#: Wrong guesses are forgotten so long after the last one, and the oldest when there are so many to remember.
+#: Wrong guesses are forgotten this long after the last one, and the oldest when there are too many to
+#: remember.
 FORGET_SECONDS = 900
 MOST_REMEMBERED = 50_000
 
-#: In the scope of an ASGI request: when it will be its turn, for whoever can let it wait; and that it is now.
+#: In the scope of an ASGI request: when it will be its turn, for code that can let it wait; and that it is
+#: now.
 TURN_AFTER_SECONDS, ITS_TURN = "allot.turn_after_seconds", "allot.its_turn"
 
 #: Shows that a user has signed in with this browser before; it opens nothing.
@@ -55,7 +57,7 @@ _ALL = f"{_PREFIX}all"
 
 
 class Guesser(NamedTuple):
-    """Keys of what is counted: by who guesses; of a stranger also from his address, and at the name."""
+    """Keys of what is counted: by guesser; for a stranger also from his address, and at the name."""
 
     own: str
     address: str = ""
@@ -72,7 +74,7 @@ def sign_in(request: HttpRequest, *, username: str, password: str) -> User:
 
 
 def confirm_password(request: HttpRequest, *, user: User, password: str, field: str = "current") -> None:
-    """Raise unless this is the user's password: who found an open browser is not yet the user."""
+    """Raise unless this is the user's password: a person who found an open browser need not be the user."""
     with _guess(request, Guesser(_key("confirm", user.username, _network(request)))):
         if not user.check_password(password):
             problem = FieldError(field, "is not your password", "the password that you signed in with")
@@ -106,7 +108,7 @@ def _guess(request: HttpRequest, guesser: Guesser) -> Iterator[None]:
     """A guess, counted as wrong unless the block ends well."""
     scope = getattr(request, "scope", {})
     if ITS_TURN not in scope:
-        # Before the password is looked at: guesses sent all at once are counted too.
+        # Before the password is checked: guesses sent all at once are counted too.
         most_seconds = LONGEST_TURN_SECONDS if scope else 0.0
         turn_seconds = _count(guesser, most_seconds)
         if turn_seconds > most_seconds:
@@ -141,7 +143,7 @@ def _signer() -> signing.TimestampSigner:
 
 
 def _network(request: HttpRequest) -> str:
-    """Return what one guesser can be told from others by: of IPv6 he has a whole network of addresses."""
+    """Return what distinguishes one guesser from others: an IPv6 guesser has a whole network of addresses."""
     text: str = request.META.get("REMOTE_ADDR", "")
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -214,9 +216,11 @@ def _count(guesser: Guesser, most_seconds: float) -> float:
 
 
 def _take_back(guesser: Guesser) -> None:
-    """Success is no guess: many people sign in from one address, and a test signs in often."""
+    """A success does not count as a guess: many people sign in from one address, and a test signs
+    in often.
+    """
     with _redis().pipeline(transaction=True) as pipeline:
-        # What he himself guessed before is forgiven.
+        # His own wrong guesses before are forgiven.
         pipeline.delete(_PREFIX + guesser.own)
         for key in filter(None, guesser[1:]):
             pipeline.hincrby(_PREFIX + key, "wrong", -1)

@@ -100,7 +100,9 @@ class Administration:
         return cast("Quota", self.send("PUT", _path("tenants", tenant, "quota"), body=body))
 
     def limits_of_users(self, tenant: str) -> Iterator[LimitsOfUser]:
-        """Quotas and budgets of members, without those who have none; who is no admin sees one's own."""
+        """Quotas and budgets of members, without those who have none; a member who is not an admin sees his
+        own.
+        """
         return cast("Iterator[LimitsOfUser]", self.pages(_path("tenants", tenant, "user-limits"), {}, None))
 
     def user_quota(self, tenant: str, username: str) -> UserQuotaState:
@@ -155,7 +157,7 @@ class Administration:
     # Maintenance windows
 
     def windows(self, *, states: Sequence[str] = ()) -> list[MaintenanceWindow]:
-        """Windows by their start, for everybody; of these states, or all."""
+        """Windows by their start, for all users; of these states, or all."""
         filters = {"state": ",".join(states)} if states else {}
         return cast("list[MaintenanceWindow]", list(self.pages("/maintenance", filters, None)))
 

@@ -51,7 +51,7 @@ class Artefacts:
         """Write a file of the job's to a file, or into a folder under its own name. Returns the file, which
         is whole or not there at all."""
         if target.is_dir():
-            # A name that leads elsewhere is none that the server has.
+            # A name that leads elsewhere is not one that the server has.
             target /= path.rpartition("/")[2] or "artefact"
         return self.save(f"/jobs/{job_id}/artefacts/content", {"path": path}, target)
 

@@ -20,7 +20,7 @@ _NOW_PLUS = re.compile(r"now(?:\+(\d{1,9})\s*(second|minute|hour|day|week|)s?)?"
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([ap]m)?", re.IGNORECASE)
 _DATE = re.compile(r"(\d{1,2})[/.](\d{1,2})(?:[/.](\d{2}))?|(\d{2})(\d{2})(\d{2})?")
 _EXPECTED = "such as 2h, now+1hour, 16:00, tomorrow or 2026-12-01T18:00"
-#: A sum beyond it is no time that a job could wait for.
+#: A sum beyond it is not a time that a job could wait for.
 _MOST_SECONDS = 366 * 86_400
 
 
@@ -48,7 +48,9 @@ def begin_at(text: str, option: str = "--begin", *, now: datetime | None = None)
 
 
 def _of_the_calendar(text: str, now: datetime) -> datetime | None:
-    """Return the instant of a word, a time of day, a date, or a date and a time of day; None: it is none."""
+    """Return the instant of a word, a time of day, a date, or a date and a time of day; None: it
+    is not one.
+    """
     word = text.lower()
     if word == "today":
         return now

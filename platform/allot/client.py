@@ -38,9 +38,8 @@ WRITE_RETRY_SECONDS = 20.0
 class Client:
     """One signed-in user of one server. Not for use by several threads at once.
 
-    `insecure`: whether plain http may go to another machine.
-    `read_retry_seconds`: for how long reads are repeated while the server cannot be reached.
-    `on_retry`: told the problem before each repetition.
+    `insecure`: whether plain http may go to another machine. `read_retry_seconds`: for how long reads are
+    repeated while the server cannot be reached. `on_retry`: gets the problem before each repetition.
     """
 
     def __init__(
@@ -195,7 +194,7 @@ class Client:
         return cast("list[schema.Secret]", list(self._pages(secrets_path(tenant), {}, None)))
 
     def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> schema.Secret:
-        """Keep a secret for jobs: of a tenant's, for its admins, or of one's own."""
+        """Keep a secret for jobs: a tenant's, for its admins, or one's own."""
         path = f"{secrets_path(tenant)}/{quote(name, safe='')}"
         return cast("schema.Secret", self._transport.request("PUT", path, body={"value": value}))
 
@@ -224,11 +223,11 @@ class Client:
         return cast("schema.Fragmentation", self._read("/cluster/fragmentation", {"minutes": minutes}))
 
     def shared_gpus(self) -> Iterator[schema.SharedGpu]:
-        """The GPUs of which jobs have parts, or that several have together: who has what."""
+        """The GPUs of which jobs have parts, or that several have together, and what each job has."""
         return cast("Iterator[schema.SharedGpu]", self._pages("/shared-gpus", {}, None))
 
     def job_run_time(self, job_id: int) -> schema.JobRunTime:
-        """How long it runs in all, as declared and as its own steps tell."""
+        """How long it runs in all, as declared and as its own steps show."""
         return cast("schema.JobRunTime", self._read(f"/jobs/{job_id}/run-time"))
 
     def job_preemptions(self, job_id: int) -> schema.JobPreemptions:
@@ -344,7 +343,7 @@ class Client:
         patience_seconds: float,
         pause_seconds: float = 0.5,
     ) -> schema.Anomalies:
-        """Have it compared anew, and wait so long for that."""
+        """Have it compared again, and wait up to `patience_seconds` for that."""
         path = self._anomalies(virtual_cluster)
         found = self._write(path, {} if hours is None else {"hours": hours})
         return cast("schema.Anomalies", self._when_done(found, path, patience_seconds, pause_seconds))
@@ -352,7 +351,7 @@ class Client:
     def advise(
         self, question: Mapping[str, Any], *, patience_seconds: float, pause_seconds: float = 0.5
     ) -> schema.WholeAdvice:
-        """Ask which cells each virtual cluster should get, and wait so long for the answer."""
+        """Ask which cells each virtual cluster should get, and wait up to `patience_seconds`."""
         found = self._write("/cells/advice", dict(question))
         path = f"/cells/advice/{found['id']}"
         return cast("schema.WholeAdvice", self._when_done(found, path, patience_seconds, pause_seconds))
@@ -364,7 +363,7 @@ class Client:
     # Prices
 
     def set_price(self, gpu_model: str, price_per_hour: float) -> schema.GpuModel:
-        """Say what a GPU of a model costs for an hour."""
+        """Set what a GPU of a model costs for an hour."""
         path = f"/gpu-models/{quote(gpu_model, safe='')}"
         body = {"price_per_hour": price_per_hour}
         return cast("schema.GpuModel", self._transport.request("PATCH", path, body=body))
@@ -400,7 +399,9 @@ class Client:
         return cast("schema.Fairness", self._read(path))
 
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[schema.Violation]:
-        """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
+        """Tenants that would be better off alone, the newest first. Filters: virtual_cluster,
+        tenant, open.
+        """
         return cast("Iterator[schema.Violation]", self._pages("/fairness/violations", filters, limit))
 
     # Areas with a part of their own

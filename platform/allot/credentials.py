@@ -84,7 +84,7 @@ def is_plain_http_to_elsewhere(url: str) -> bool:
 
 
 def require_encryption(url: str, *, insecure: bool) -> None:
-    """Raise WrongUse where a token would cross a network in the clear and nobody asked for that."""
+    """Raise WrongUse where a token would cross a network in the clear without `insecure`."""
     if is_plain_http_to_elsewhere(url) and not insecure:
         raise WrongUse(
             f"{url} is not encrypted: others on the way could read your token. Use https://, or, where you "
@@ -142,7 +142,7 @@ def save(path: Path, credentials: Credentials) -> None:
 
 
 def find_account(environment: Mapping[str, str] = os.environ) -> Account:
-    """Which server to talk to and as whom. Raises NoServer when nobody said."""
+    """Which server to talk to and as which user. Raises NoServer when none is named."""
     path = config_path(environment)
     credentials = load(path)
     if named := environment.get("ALLOT_URL"):

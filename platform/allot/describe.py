@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 
-#: So many of the jobs that wait for one are named.
+#: The most jobs waiting for one that are named.
 MOST_DEPENDENTS = 10
 #: Jobs in these states never change again.
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
@@ -73,7 +73,7 @@ def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def task_name(job: Job) -> str:
-    """`train`; of a task of an array `train[7]`."""
+    """`train`; for a task of an array `train[7]`."""
     array = job["array"]
     return f"{job['name']}[{array['index']}]" if array else job["name"]
 
@@ -94,7 +94,7 @@ def gpus_wanted(job: Job) -> str:
 
 
 def gpus_of(job: Job) -> str:
-    """The GPUs that it asks for; of an elastic job that runs those that it has, and its range: `3 (1-4)`."""
+    """The GPUs that it asks for; for a running elastic job those that it has, and its range: `3 (1-4)`."""
     elastic, attempt = job["spec"].get("elastic"), job["attempt"]
     has = sum([len(share["gpus"]) for share in attempt["placement"]]) if attempt else 0
     if not elastic or job["state"] != "running" or not has:
@@ -123,7 +123,7 @@ def nodes_of(attempt: Attempt) -> str:
 
 
 def run_time(job: Job) -> str:
-    """How long its newest attempt ran, or has run; waits between attempts are none of it."""
+    """How long its newest attempt ran, or has run, without waits between attempts."""
     attempt = job["attempt"]
     if not attempt or not attempt["running_at"] or job["state"] == "queued":
         return "-"
@@ -306,14 +306,14 @@ def settings_lines(settings: ClusterSettings) -> list[tuple[str, str]]:
 
 
 def preemption_words(preemptions: JobPreemptions) -> str:
-    """Say how often a job was preempted while it ran, and what that cost."""
+    """Return how often a job was preempted while it ran, and what that cost."""
     lost, overhead = duration(preemptions["lost_seconds"]), duration(preemptions["overhead_seconds"])
     times = plural(preemptions["times"], "time")
     return f"{times}; {lost} of work done again, {overhead} to stop and start"
 
 
 def run_time_words(run_time: JobRunTime) -> str:
-    """Say how long the job runs by its own steps, and what was declared where that is something else."""
+    """Return how long the job runs by its own steps, and what was declared where that differs."""
     declared, measured = run_time["declared_seconds"], run_time["measured_seconds"]
     if measured is None:
         return ""
@@ -324,7 +324,7 @@ def run_time_words(run_time: JobRunTime) -> str:
 
 
 def usual_words(run_time: JobRunTime) -> str:
-    """Say how long jobs like it ran, and how far off such estimates were."""
+    """Return how long jobs like it ran, and how far off such estimates were."""
     usual, error = run_time.get("usual_seconds"), run_time.get("usual_error")
     if usual is None:
         return ""
@@ -337,14 +337,14 @@ def usual_words(run_time: JobRunTime) -> str:
 
 
 def turn_words(turn: AttemptTurn) -> str:
-    """Say that an attempt shares its GPUs in turns."""
+    """Return that an attempt shares its GPUs in turns."""
     return (
         f"of {duration(turn['seconds'])}, {turn['index'] + 1} of {turn['count']}; frozen in those of others"
     )
 
 
 def part_words(enforcement: str) -> str:
-    """Say how a node holds jobs to their parts of its GPUs; "" where it has not said."""
+    """Return how a node holds jobs to their parts of its GPUs; "" where it has not reported that."""
     return {
         "enforced": "enforced",
         "cooperative": "cooperative: jobs that ask for their time on the GPU are held",
@@ -353,7 +353,7 @@ def part_words(enforcement: str) -> str:
 
 
 def enforcement_words(enforcement: str) -> str:
-    """Say how an attempt is held to its part of a GPU; "" where there is nothing to say."""
+    """Return how an attempt is held to its part of a GPU; "" where that is not known."""
     return {
         "enforced": "enforced: the node holds it to its part",
         "cooperative": "cooperative: it requests its GPU time itself",
@@ -362,7 +362,7 @@ def enforcement_words(enforcement: str) -> str:
 
 
 def auxiliary_lines(share: AuxiliaryShare) -> list[str]:
-    """Say what CPUs and memory it has of what it leaves to the platform, ranks alike in one line."""
+    """Return which CPUs and memory it has where it leaves these to the platform, ranks alike in one line."""
     lines: dict[str, list[int]] = {}
     for each in share["replicas"]:
         has = []
@@ -457,8 +457,8 @@ def time_limit_words(spec: Mapping[str, Any]) -> str:
 def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> list[str]:
     """The message, then a line for each field: `  tasks.0.cpu: is negative. Expected: 0 or more.`
 
-    Nothing is said twice: a message that only repeats the fields becomes their number, and a problem that
-    the message has told already is left out.
+    Nothing is repeated: a message that only repeats the fields becomes their number, and a problem that the
+    message has stated already is left out.
     """
     if fields and all(problem.field in message for problem in fields):
         message = f"{plural(len(fields), 'mistake')}:"

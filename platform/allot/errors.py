@@ -24,7 +24,7 @@ class WrongUse(AllotError):
 
 
 class NoServer(WrongUse):
-    """Nobody said which server to talk to."""
+    """No server to talk to is named."""
 
 
 class Unreachable(AllotError):
@@ -52,7 +52,7 @@ class FieldProblem:
 
 
 class Refused(AllotError):
-    """The server understood and said no. `code` is the API's word for it."""
+    """The server understood and refused. `code` is the API's code for the reason."""
 
     def __init__(
         self, message: str, *, status: int, code: str = "error", fields: Sequence[FieldProblem] = ()

@@ -64,7 +64,7 @@ class RankStream:
 class MergedStream:
     """The output of all ranks, or of those of a task, line by line in the order in which it came.
 
-    Of a line that has not ended, `follow` says to wait for the rest.
+    If a line has not ended, `follow` waits for the rest.
     """
 
     def __init__(self, client: Client, job_id: int, attempt: int, task: str | None, *, follow: bool) -> None:
@@ -106,7 +106,7 @@ class MergedStream:
 
 
 def _check_rank(page: LogPage, job_id: int) -> None:
-    """Raise WrongUse when the job has no such rank: it would be waited for in vain."""
+    """Raise WrongUse when the job has no such rank: it would never come."""
     if page["rank"] not in page["ranks"]:
         raise WrongUse(
             f"Job {job_id} has no rank {page['rank']}. Expected a number from 0 to {max(page['ranks'])}."
@@ -223,7 +223,7 @@ def _next_attempt(client: Client, job: Job, *, after: int) -> Iterator[Note]:
     pace = Pace(client.sleep)
     told = False
     while job["state"] not in ENDED and latest_attempt(job) <= after:
-        # Until a round has looked at the job there is nothing to tell.
+        # Until a round has considered the job there is nothing to report.
         if not told and job["state"] == "queued" and (job["reasons"] or job["held"]):
             told = True
             yield Note("waiting", job, after or None)

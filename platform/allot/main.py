@@ -64,7 +64,7 @@ INTERRUPTED = 130
 
 
 def explain(error: AllotError) -> None:
-    """Say what went wrong and what to do about it, on stderr."""
+    """Print what went wrong and what to do about it, on stderr."""
     if isinstance(error, NotSignedIn):
         say(f"allot: {error}")
         say("  Sign in with `allot login URL`, or set ALLOT_TOKEN to a valid token.")

@@ -66,7 +66,7 @@ _STRING = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\
 _CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
 _ESCAPES = re.compile(rf"{_STRING}|{_CONTROL}|\x1b[ -/]*[0-OQ-WYZ`-~]")
 _BEGUN = re.compile(r"[\x1b\x90\x98\x9b\x9d-\x9f][^\n]*\Z")
-#: What begins like an escape sequence and goes on for longer is none.
+#: A text that begins like an escape sequence and goes on for longer is not one.
 _ESCAPE_LONGEST = 4096
 _MOVES = re.compile(r"(\n|\x1b\[\d{0,4}A)")
 #: Of progress bars below each other; nothing farther up is touched.
@@ -110,7 +110,7 @@ class WithoutEscapes:
 
 
 def say(text: str) -> None:
-    """Tell the person; never part of the data."""
+    """Print a message for the user; never part of the data."""
     sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
@@ -173,7 +173,7 @@ def print_table(
     console = Console(width=sum(widths) + GAP * len(columns), highlight=False)
     with console.capture() as captured:
         console.print(table)
-    # rich pads the last column; blanks at the end of a line help nobody who pipes.
+    # rich pads the last column; blanks at the end of a line are of no use in a pipe.
     for line in captured.get().splitlines():
         sys.stdout.write(line.rstrip() + "\n")
 

@@ -157,7 +157,7 @@ class Throughputs:
         return cast("ElasticitySavings", self.write("/elasticity-savings", {"days": days}))
 
     def correct(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> ThroughputRow:
-        """Say what a throughput is. `setting`: tenant, application, gpu_model, gpus, spread, partner."""
+        """Set a throughput. `setting`: tenant, application, gpu_model, gpus, spread, partner."""
         body = {**setting, "value": value, "reason": reason}
         return cast("ThroughputRow", self.send("PUT", "/throughputs/correction", body=body))
 
@@ -291,7 +291,7 @@ class Serving:
     def ask_cheapest_back(
         self, pool: str, nodes: int, *, deadline_seconds: float | None = None, why: str = ""
     ) -> NodesAskedBack:
-        """Let a serving pool have so many nodes back: those whose return costs jobs least."""
+        """Give a serving pool this many nodes back: those whose return costs jobs least."""
         body = {**_return_body(deadline_seconds, why), "nodes": nodes}
         return cast("NodesAskedBack", self.write(f"/serving-pools/{quote(pool, safe='')}/returns", body))
 
@@ -302,7 +302,7 @@ def _return_body(deadline_seconds: float | None, why: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notices:
-    """Who is told of what, and what a tenant may use up, said to the server in the client's ways."""
+    """Which events users get, and what a tenant may use up, in requests of the client."""
 
     read: Callable[..., Any]
     write: Callable[..., Any]
@@ -416,8 +416,10 @@ class Audit:
         return cast("Iterator[AuditEntry]", self.pages("/audit", dict(filters), limit))
 
     def lines(self, filters: Mapping[str, Any], after: int = 0) -> Iterator[str]:
-        """All entries behind one, the oldest first, each as a line of JSON; whoever goes on misses none."""
-        # An answer without any line is no text at all.
+        """All entries behind one, the oldest first, each as a line of JSON; a reader who goes on
+        misses none.
+        """
+        # An answer without any line has no text at all.
         text = self.read("/audit/export", {**filters, "after": after}) or ""
         yield from cast(str, text).splitlines()
 

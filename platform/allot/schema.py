@@ -1004,7 +1004,7 @@ class PasswordChangeRequest(TypedDict):
 
 
 class PatchedJobChangeRequest(TypedDict):
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+    """What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
 
     name: NotRequired[str]
     description: NotRequired[str | None]
@@ -3396,7 +3396,7 @@ class JobScaling(TypedDict):
 
 
 class JobSpec(TypedDict):
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+    """What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
 
     name: str
     description: NotRequired[str | None]
@@ -3441,7 +3441,7 @@ class JobSpec(TypedDict):
 
 
 class JobSpecRequest(TypedDict):
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+    """What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
 
     name: str
     description: NotRequired[str | None]
@@ -3494,7 +3494,7 @@ class JobSpecRequest(TypedDict):
 
 
 class JobSubmitRequest(TypedDict):
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+    """What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
 
     tenant: NotRequired[str]
     name: str

@@ -62,7 +62,7 @@ class Line:
         await self.socket.send(frame)
 
     async def next(self) -> bytes:
-        """Return the next frame; raise an AllotError at the end, or for a problem that it tells of."""
+        """Return the next frame; raise an AllotError at the end, or for a problem that it reports."""
         while True:
             try:
                 frame = await self.socket.recv()
@@ -78,9 +78,9 @@ class Line:
                 return frame
 
     async def consumed(self, frame: bytes) -> None:
-        """Let the other end know that a frame was taken in."""
+        """Let the other end know that a frame was consumed."""
         if (word := self.flow.consume(frame)) is not None:
-            with contextlib.suppress(ConnectionClosed):  # The next frame tells of it.
+            with contextlib.suppress(ConnectionClosed):  # The next frame reports it.
                 await self.socket.send(word)
 
     async def _problem(self, said: str) -> AllotError:
@@ -171,7 +171,7 @@ async def _take_output(line: Line, *, is_direct: bool) -> int:
                 else:
                     await asyncio.to_thread(_write_all, target, frame[1:])
             except BrokenPipeError:
-                # Nobody reads on. So it would end here, too.
+                # The reader of the output has gone. So it would end here, too.
                 return 128 + signal.SIGPIPE
         await line.consumed(frame)
 
@@ -182,7 +182,7 @@ async def _send_input(line: Line) -> None:
     may_read = threading.Semaphore(2)
 
     def keep_reading() -> None:
-        # In a thread: the input may be a file or a pipe, of which an event loop is told nothing.
+        # In a thread: the input may be a file or a pipe, for which an event loop gets no events.
         data = b"more"
         while data:
             may_read.acquire()
@@ -193,7 +193,7 @@ async def _send_input(line: Line) -> None:
             with contextlib.suppress(RuntimeError):  # The loop is over.
                 loop.call_soon_threadsafe(read.put_nowait, data)
 
-    # Nobody waits for it at the end.
+    # A daemon thread: the end does not wait for it.
     threading.Thread(target=keep_reading, daemon=True).start()
     while data := await read.get():
         await line.send(INPUT + data)
@@ -202,7 +202,7 @@ async def _send_input(line: Line) -> None:
 
 
 async def _send_sizes(line: Line) -> None:
-    """Tell of every change of the window's size, and of one that came while the session was being opened."""
+    """Report every change of the window's size, and one that came while the session was being opened."""
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
@@ -250,8 +250,8 @@ def forward_port(
 ) -> None:
     """Lead connections to a local port into a job until interrupted.
 
-    `ready` is told the port's number, `failed` why connections cannot be had, once until one can. Raises
-    OSError when the local port is taken.
+    `ready` gets the port's number. `failed` gets the reason why connections fail, once until one succeeds.
+    Raises OSError when the local port is taken.
     """
     wanted = {"rank": rank, "port": int(port) if port.isdigit() else port}
     told = ""

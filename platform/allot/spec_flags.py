@@ -21,7 +21,7 @@ from allot.beginning import begin_at
 from allot.errors import WrongUse
 from allot.specfiles import pairs, words
 
-#: Of a value that is one word of the command line: what it is parsed as.
+#: The types as which values of one word on the command line are parsed.
 _PLAIN: Mapping[str, type] = {"integer": int, "number": float}
 #: Fields for which a bare number means bytes, which is hardly ever what is meant on a command line.
 _SIZES = frozenset({"memory", "gpu_memory"})

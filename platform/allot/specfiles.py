@@ -130,7 +130,7 @@ def pairs(words: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of `end,failure`; "none" is none of them."""
+    """The words of `end,failure`; "none" gives no words."""
     return () if text == "none" else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -140,7 +140,7 @@ def read_sources(paths: Sequence[str]) -> list[Source]:
 
 
 def read_document(path: str, kind: str) -> dict[str, Any]:
-    """The one document of a file that is no job; `kind` says in words what it has to be."""
+    """The one document of a file that is not a job; `kind` states in words what it has to be."""
     where = "standard input" if path == "-" else path
     documents = _documents(
         _text(path, where, "Give the name of one that exists, or - for standard input."), where
@@ -167,7 +167,7 @@ def _read(path: str) -> list[Source]:
 
 
 def read_text(path: str, *, most_bytes: int) -> str:
-    """The text of a file that is no specification."""
+    """The text of a file that is not a specification."""
     where = "standard input" if path == "-" else path
     return _text(path, where, "Give the name of one that exists, or - for standard input.", most_bytes)
 

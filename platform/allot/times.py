@@ -32,7 +32,7 @@ def span_seconds(text: str, option: str) -> float:
 
 
 def instant(text: str, option: str, *, after: datetime | None = None) -> datetime:
-    """Return the instant that is meant: so long after `after` (or now), or the one that is written.
+    """Return the instant that is meant: this long after `after` (or now), or the one that is written.
 
     An instant without a time zone is one of this machine's.
     """
@@ -48,7 +48,7 @@ def instant(text: str, option: str, *, after: datetime | None = None) -> datetim
 
 
 def past(text: str, option: str) -> datetime:
-    """Return the instant that is meant of the past: so long ago, a day's beginning, or what is written."""
+    """Return the instant of the past that is meant: that long ago, a day's beginning, or what is written."""
     now = datetime.now().astimezone()
     if _SPAN.fullmatch(text):
         return now - timedelta(seconds=span_seconds(text, option))

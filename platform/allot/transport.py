@@ -39,7 +39,7 @@ ANSWER_TIMEOUT_SECONDS = 30.0
 BUSY = frozenset({429, 502, 503, 504})
 FIRST_DELAY_SECONDS = 0.25
 LONGEST_DELAY_SECONDS = 5.0
-#: How often a caller who has too much under way waits as he is told, and how long at most.
+#: How often a caller that has too much under way waits as the server asks, and how long at most.
 MOST_TURNED_AWAY = 3
 LONGEST_TURN_SECONDS = 30.0
 
@@ -49,9 +49,9 @@ T = TypeVar("T")
 
 
 class Transport:
-    """Speaks JSON with one server. `on_retry(problem)` is told before each repetition.
+    """Speaks JSON with one server. `on_retry(problem)` is called before each repetition.
 
-    Raises WrongUse for plain http to another machine, unless it is told to be `insecure`.
+    Raises WrongUse for plain http to another machine, unless it is `insecure`.
     """
 
     def __init__(

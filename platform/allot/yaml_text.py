@@ -17,7 +17,8 @@ import yaml
 TEXTS = ("env", "labels", "command")
 _INT, _FLOAT, _STR, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "str", "merge"))
 _NOT_FINITE = re.compile(r"\.(?:inf|nan)$", re.IGNORECASE)
-#: YAML 1.2, 10.3.2, with the first characters of what matches. Merge keys are no part of it, but in use.
+#: YAML 1.2, 10.3.2, with the first characters of what matches. Merge keys do not belong to it, but are in
+#: use.
 _SCHEMA = (
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
@@ -77,9 +78,10 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def _settle(node: yaml.Node, place: str, *, is_text: bool, done: set[int]) -> None:
-    """Let plain scalars of TEXTS be the text that is written, and refuse numbers that are none.
+    """Turn plain scalars of TEXTS into the text that is written, and refuse what is not a number where one
+    belongs.
 
-    `place` is where the node stands, such as `tasks[0].env`. An alias is looked at once.
+    `place` is where the node stands, such as `tasks[0].env`. An alias is checked once.
     """
     if isinstance(node, yaml.ScalarNode):
         if is_text and node.style is None:

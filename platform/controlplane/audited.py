@@ -47,7 +47,7 @@ class AuditMiddleware:
 
 
 def by_viewer(scope: Mapping[str, Any], viewer: Viewer, do: Callable[P, T]) -> Callable[P, T]:
-    """The same, as done by whoever is behind a WebSocket, from where that comes."""
+    """Return `do` as done by the viewer behind a WebSocket, from that address."""
     client = scope.get("client") or ("",)
     path = str(scope.get("path", ""))[:200]
 
@@ -67,10 +67,10 @@ def by_viewer(scope: Mapping[str, Any], viewer: Viewer, do: Callable[P, T]) -> C
 
 def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
     if response.status_code in _REFUSED:
-        # A page begins by asking who is signed in; that it is nobody is an answer.
+        # A page begins by asking who is signed in; "no user" is an answer.
         asks_only = request.method == "GET" and request.path == _WHO_AM_I
         return not (asks_only and "Authorization" not in request.headers)
-    # Who only waits for his turn to sign in is asked again, and refused or not then.
+    # A caller that only waits for his turn to sign in is asked again, and refused or not then.
     is_waiting = TURN_AFTER_SECONDS in getattr(request, "scope", {})
     return bool(_tried(request)) and response.status_code == _TOO_MANY_GUESSES and not is_waiting
 
@@ -88,14 +88,14 @@ def address_of(text: str) -> str:
 
 
 def _tell_refusal(request: HttpRequest, response: HttpResponseBase, by: Source) -> None:
-    # Refused before anybody asked who it is: another origin's page makes a browser send its cookie.
+    # Refused before the user was asked for: another origin's page makes a browser send its cookie.
     if by.kind == "nobody" and (user := _signed_in(request)) is not None:
         by.is_by("user", f"user {user.username}")
     record_refusal(response.status_code, message=_message(response), tried=_tried(request))
 
 
 def _signed_in(request: HttpRequest) -> User | None:
-    # Asked anew: the framework forgets the user of a request that it refuses.
+    # Read again: the framework forgets the user of a request that it refuses.
     user = get_user(request) if hasattr(request, "session") else None
     return user if isinstance(user, User) else None
 

@@ -1,7 +1,7 @@
-"""Who asks: a token in the Authorization header, or the session of a signed-in browser.
+"""The caller of a request: a token in the Authorization header, or the session of a signed-in browser.
 
-Either way `request.auth` is the Viewer and knowing him costs one query (plus the session's own). The
-answer is remembered on Django's request, because the idempotency middleware asks before the view does.
+Either way `request.auth` is the Viewer and knowing him costs one query (plus the session's own). The answer
+is remembered on Django's request, because the idempotency middleware asks before the view does.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class SessionAuthentication(authentication.SessionAuthentication):
 class HasScope(BasePermission):
     """Tokens change only what their scopes allow; to read, any of them will do.
 
-    A view says it by `scope`, for all of its changing methods or for each: {"POST": Scope.SUBMIT}. Where it
-    says nothing, only a token with every scope may.
+    A view states it by `scope`, for all of its changing methods or for each: {"POST": Scope.SUBMIT}. Without
+    it, only a token with every scope may change anything.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -112,7 +112,7 @@ def note_use(token: Token, address: str) -> None:
 
 
 def _ip(address: str) -> str | None:
-    """An address as the database takes it: a proxy may have told anything."""
+    """An address as the database accepts it: a proxy may have sent anything."""
     try:
         return str(ip_address(address))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The Celery app of whoever runs tasks or asks for them; that of beat is `controlplane.beat`."""
+"""The Celery app of processes that run tasks or ask for them; that of beat is `controlplane.beat`."""
 
 import os
 

@@ -17,7 +17,7 @@ def celery_app(**options: Any) -> Celery:
     redis_url, round_seconds = config().redis_url, config().round_seconds
     app = Celery("allotment", broker=redis_url.partition("?")[0], **options)
     app.conf.update(
-        # Of a rediss:// address without options Celery would make a plain connection.
+        # For a rediss:// address without options Celery would make a plain connection.
         broker_use_ssl=server_urls.redis_tls(redis_url) or False,
         task_serializer="json",
         accept_content=["json"],

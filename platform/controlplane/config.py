@@ -20,7 +20,7 @@ from tenants.sealing import read_keys
 
 _PACKAGES = Path(__file__).resolve().parents[1]
 _IS_SOURCE = (_PACKAGES.parent / "manage.py").is_file()
-#: The source folder; of an installed wheel, the folder that one is in.
+#: The source folder; for an installed wheel, the folder that it is in.
 PROJECT_ROOT = _PACKAGES.parent if _IS_SOURCE else Path.cwd()
 #: Where Python finds the server when it is not installed.
 SOURCE_PATH = [_PACKAGES, PROJECT_ROOT] if _IS_SOURCE else []
@@ -47,7 +47,7 @@ class Config(BaseSettings):
     # By which `manage.py migrate` reaches the same database, as the role that owns the tables; empty: as
     # DATABASE_URL does.
     migration_database_url: str = ""
-    # Signs sessions, and keys the hashes of API and node tokens: changing it signs everybody out.
+    # Signs sessions, and keys the hashes of API and node tokens: changing it signs all users out.
     secret_key: SecretStr
     # Seal the secrets of jobs, which the database holds: base64 of 32 bytes each, separated by commas. The
     # first one seals, all of them open (docs/secrets.md). Empty: no secret can be stored.
@@ -57,8 +57,8 @@ class Config(BaseSettings):
     hosts: str = "localhost,127.0.0.1,[::1]"
     # Served over https behind a proxy: cookies are then marked Secure.
     secure: bool = False
-    # Addresses and networks of proxies, comma-separated: what they say in X-Forwarded-For and
-    # X-Forwarded-Proto of the client is believed, and of nobody else. None: there is no proxy.
+    # Addresses and networks of proxies, comma-separated. Their X-Forwarded-For and X-Forwarded-Proto are
+    # believed, and no others. None: there is no proxy.
     trusted_proxies: str = ""
 
     # How many processes answer at the web server's port. Limits below that are said "at once" are each one's.
@@ -69,9 +69,9 @@ class Config(BaseSettings):
     # The engine that decides rounds is kept from round to round. After this many of them the same facts are
     # decided by a new one, too, which takes its place; should their plans differ, the new one's holds.
     round_compared_every: int = Field(default=100, ge=1)
-    # What all computations of policies may take in a round together; then their views get a cheap policy.
+    # The most time of all computations of policies in a round together; then their views get a cheap policy.
     solver_budget_seconds: float = Field(default=2.0, gt=0, validate_default=True)
-    # What the policy and the placer of one view may take in a round, a preview or a round of a forecast,
+    # The most time of the policy and the placer of one view in a round, a preview or a round of a forecast,
     # waiting for their computations included; then the view gets a cheap policy and placer.
     view_budget_seconds: float = Field(default=8.0, gt=0, validate_default=True)
     # The process in which they compute: how long its start may take, its address space, and after how many
@@ -80,19 +80,20 @@ class Config(BaseSettings):
     solver_memory_bytes: int = Field(default=4 * 1024**3, ge=512 * 1024**2)
     solver_recycle_calls: int = Field(default=1_000, ge=1)
     solver_recycle_bytes: int = Field(default=1024**3, ge=256 * 1024**2)
-    # A node's right to run what it was told, renewed by each report. Long enough that a restart of the
+    # A node's right to run what it was given, renewed by each report. Long enough that a restart of the
     # server or its database stops no job: stopping begins a quarter of the lease before it ends.
     node_lease_seconds: float = Field(default=30.0, gt=1)
     # The server takes GPUs back only this long after the lease ended, so that the agent, whose own
     # deadline is the lease itself, has stopped everything by then even with an imperfect clock.
     node_lease_margin_seconds: float = Field(default=5.0, ge=0)
-    # A node that health cordoned returns when its checks have all been ok for so long, so often within a day.
+    # A node that health cordoned returns when its checks have all been ok for this long, at most this often
+    # within a day.
     node_return_seconds: float = Field(default=300.0, gt=0)
     node_returns_per_day: int = Field(default=3, ge=0)
     rounds_kept: int = Field(default=2_000, ge=1)
-    # Lines of the ledger are deleted after so many days, and in no other way.
+    # Lines of the ledger are deleted after this many days, and in no other way.
     ledger_days_kept: int = Field(default=400, ge=1)
-    # Entries of the audit log are deleted after so many days, and in no other way.
+    # Entries of the audit log are deleted after this many days, and in no other way.
     audit_days_kept: int = Field(default=400, ge=30)
     # Where the audit log is forwarded to, addresses separated by spaces: syslog+tls://host:6514?ca=FILE,
     # syslog+tcp://host:601, syslog+udp://host:514, https://host/path; and the secret that signs webhooks.
@@ -101,7 +102,7 @@ class Config(BaseSettings):
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     # Queued and running jobs of each tenant, unless operators allow it another number.
     unfinished_jobs_per_tenant: int = Field(default=20_000, ge=1)
-    # Jobs of each user that wait, in each tenant: each round looks at all that wait.
+    # Jobs of each user that wait, in each tenant: each round reads all that wait.
     waiting_jobs_per_user: int = Field(default=5_000, ge=1)
     # Live streams of each user at once, from whatever address; and how many messages a second are taken from
     # one of them.
@@ -142,8 +143,8 @@ class Config(BaseSettings):
     # Mail: smtp://user:password@host:port, smtp+starttls://... or smtps://...; empty: none is sent.
     email_url: SecretStr = SecretStr("")
     email_from: str = "Allotment <allotment@localhost>"
-    # Let webhooks go to addresses that only this server can reach, and over http. Whoever may make a webhook
-    # can then send requests to whatever listens there.
+    # Let webhooks go to addresses that only this server can reach, and over http. A user who may make a
+    # webhook can then send requests to whatever listens there.
     webhook_private_addresses: bool = False
     # Pages of jobs (notebooks) are tenants' code: they are seen at this port of the server's host, or at a
     # host name of their own, "notebooks.example.org"; "*.notebooks.example.org": each at one of its own.
@@ -181,7 +182,7 @@ class Config(BaseSettings):
 
     @property
     def takes_unisolated_nodes(self) -> bool:
-        """Whether nodes may run jobs without isolation: where everybody is at this machine, or by choice."""
+        """Whether nodes may run jobs without isolation: where all users are at this machine, or by choice."""
         return self.unsafe_jobs or all(is_loopback(name.strip()) for name in self.hosts.split(",") if name)
 
     @field_validator("solver_budget_seconds", "view_budget_seconds")

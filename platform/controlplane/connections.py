@@ -20,14 +20,15 @@ from tenants.api.problems import CONTENT_TYPE, error_bytes
 
 #: Within which the head of a request has come, from its first byte or, on a new connection, from its opening.
 HEAD_SECONDS = 10.0
-#: The body has so long, and a second more for so many bytes that came: whoever is slower is not sending it.
+#: The body may take this long, and a second more for each `BODY_BYTES_PER_SECOND` bytes that came: a slower
+#: client is not sending it.
 BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 1_024
 LOOK_SECONDS = 2.0
 LINGER_SECONDS = 1.0
-#: A reader that takes nothing of its answer for so long has gone, or will never have it all.
+#: A reader that takes nothing of its answer for this long has gone, or will never have it all.
 TAKE_SECONDS = 60.0
-#: Of path and query together; of all headers together.
+#: The most bytes of path and query together; and of all headers together.
 ADDRESS_BYTES = 8_192
 HEAD_BYTES = 65_536
 
@@ -162,7 +163,8 @@ class BoundedProtocol(HttpToolsProtocol):
             head += "retry-after: 5\r\n\r\n" if status == 429 else "\r\n"
             self.transport.write(head.encode() + body)
         self.forget()
-        # Who is still sending would lose the answer with the connection: take in the rest for a moment.
+        # A client that is still sending would lose the answer with the connection: read the rest for a
+        # moment.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)

@@ -77,7 +77,7 @@ class ApiSchema(SpectacularJSONAPIView):
 
 
 class ApiDocs(SpectacularSwaggerSplitView):
-    """Swagger UI, from this server. The page is for all; the schema it loads, for who is signed in."""
+    """Swagger UI, from this server. The page is for all; the schema that it loads is for signed-in users."""
 
     permission_classes = [AllowAny]
 

@@ -1,7 +1,7 @@
 """Two roles for one database: the owner migrates it, the application reads and writes its rows.
 
-The application's role owns nothing: whoever makes the server run SQL of his own can neither drop a table nor
-switch off a trigger, and so cannot change what is append-only (decision 0031).
+The application's role owns nothing. So an attacker who makes the server run SQL of his own can neither drop a
+table nor switch off a trigger, and so cannot change what is append-only (decision 0031).
 """
 
 from contextlib import closing
@@ -83,7 +83,7 @@ def _role(connection: Connection, name: str, password: str) -> None:
 
 def _database(connection: Connection, name: str, owner: str, application: str) -> None:
     database, role = sql.Identifier(name), sql.Identifier(owner)
-    # Whoever is no superuser may hand things only to a role that he is a member of.
+    # A role that is no superuser may hand things only to a role that it is a member of.
     if connection.info.parameter_status("is_superuser") != "on":
         connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(role))
     if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is None:

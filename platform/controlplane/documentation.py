@@ -1,4 +1,4 @@
-"""The documentation's site, as MkDocs built it (mkdocs.yml): files, for everybody."""
+"""The documentation's site, as MkDocs built it (mkdocs.yml): files, for all."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ _INLINE_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 @require_safe
 def documentation(request: HttpRequest, path: str = "index.html") -> HttpResponseBase:
-    """Answer with a file of the site. It is the same for everybody, and says nothing of this installation."""
+    """Answer with a file of the site. It is the same for all, and states nothing about this installation."""
     root = settings.DOCUMENTATION_SITE
     if not (root / "index.html").is_file():
         return HttpResponse(_NOT_BUILT, status=503)

@@ -29,7 +29,7 @@ from scheduler.telemetry.events.api import EventStream
 
 log = logging.getLogger(__name__)
 
-#: Between two looks how far the events are settled, while anybody follows them.
+#: The time between two checks of how far the events are settled, while a reader follows them.
 LOOK_SECONDS = 1.0
 #: The longest silence: proxies close connections on which nothing comes for a minute.
 HEARTBEAT_SECONDS = 15.0

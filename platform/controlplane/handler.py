@@ -78,7 +78,7 @@ class Handler(ASGIHandler):
         try:
             response = await self._in_turn(scope, content, receive, send)
             if seconds := scope.get(TURN_AFTER_SECONDS):
-                # Many wrong passwords came before: it waits here, where that holds up nobody.
+                # Many wrong passwords came before: it waits here, where that holds up no other request.
                 await asyncio.sleep(seconds)
                 again = {name: value for name, value in scope.items() if name != TURN_AFTER_SECONDS}
                 response = await self._in_turn(again | {ITS_TURN: True}, content, receive, send)
@@ -159,7 +159,7 @@ class Handler(ASGIHandler):
         return response
 
     async def _stream(self, response: Any, lane: Lane, receive: Receive, send: Send) -> None:
-        """Send the response piece by piece, as long as there is somebody who reads it, and may."""
+        """Send the response piece by piece, as long as there is a reader who may read it."""
         if not response.is_async:
             response.streaming_content = _in_lane(lane, iter(response.streaming_content))
         sending = asyncio.ensure_future(self.send_response(response, send))  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ async def _in_lane(lane: Lane, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def caller_of(request: HttpRequest | None) -> Caller | None:
-    """Return who was seen to be signed in, if anybody."""
+    """Return the user who was seen to be signed in, if any."""
     signed_in = getattr(request, "auth", None)
     if isinstance(signed_in, Viewer):
         return Caller(f"user {signed_in.user.pk}", tuple(signed_in.roles))

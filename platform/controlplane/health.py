@@ -1,4 +1,4 @@
-"""For load balancers and supervisors; no authentication, nothing told that helps an attacker."""
+"""For load balancers and supervisors; without authentication, and without details that help an attacker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from scheduler.nodes.services.isolation import unisolated_nodes
 
 ANSWER_SECONDS = 2.0
-#: Anybody may ask, so nobody makes the servers work for more than one answer in so many seconds.
+#: Anyone may ask, so the servers compute one answer in this many seconds at most.
 FRESH_SECONDS = 1.0
 #: More than a page holds, so that the table grows. It is taken back.
 _WRITE = "INSERT INTO controlplane_readiness (filling) SELECT repeat('x', 1900) FROM generate_series(1, 8)"
@@ -42,7 +42,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     ready = set(parts.values()) == {"ok"}
     body: dict[str, object] = {"status": "ok" if ready else "unavailable", "parts": parts}
     if ready and (count := _count_unisolated(instant)):
-        # It can work, and somebody should know.
+        # It can work, and operators should know.
         body["warnings"] = {"nodes_without_isolation": count}
     return JsonResponse(body, status=200 if ready else 503)
 
@@ -57,7 +57,7 @@ def _parts(instant: int) -> dict[str, str]:
 
 
 def _state(ask: Callable[[], object], write: Callable[[], object]) -> str:
-    """Whatever the reason, the answer is "no"; the reason is for the log of who uses the part."""
+    """Whatever the reason, the answer is "no"; the reason goes to the log of the code that uses the part."""
     if not _works(ask):
         return "unavailable"
     return "ok" if _works(write) else "not writable"

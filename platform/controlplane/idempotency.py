@@ -1,8 +1,8 @@
 """`Idempotency-Key`: a POST repeated with the same key is answered again, not done again.
 
-Key and answer are written in the transaction of the effect, so there is never one without the other.
-Of two requests at the same moment the second waits at the unique index for the first to commit; when
-that takes too long it is told to come back. Only success is remembered: an error changed nothing.
+Key and answer are written in the transaction of the effect, so there is never one without the other. If two
+requests come at the same moment, the second waits at the unique index for the first to commit; when that
+takes too long it is answered to come back. Only success is remembered: an error changed nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class IdempotencyMismatch(ApplicationError):
 class StillUnderWay(Conflict):
     """The first request with this Idempotency-Key is still being carried out."""
 
-    #: Sent as Retry-After, so that a client can tell this from a conflict that will stay.
+    #: Sent as Retry-After, so that a client can distinguish this from a conflict that will stay.
     retry_after_seconds = 1
 
 

@@ -4,8 +4,8 @@
     ALLOT_PROXY_HOST=notebooks.example.org     https://notebooks.example.org/job/17/notebook/
     ALLOT_PROXY_PORT=8001                      http://the-dashboards-host:8001/job/17/notebook/
 
-With the first, each is an origin of its own. With the others jobs' pages are safe from nobody who may show
-pages there; the dashboard is, with all three.
+With the first, each page is an origin of its own. With the others jobs' pages are not safe from other pages
+there; the dashboard is safe from them with all three.
 """
 
 import re
@@ -72,7 +72,7 @@ def place_of(path: str) -> Place | None:
 
 
 def is_for_pages(host: str, port: int) -> bool:
-    """Whether a request to this host name, taken in at this port of ours, is for pages of jobs."""
+    """Whether a request to this host name, received at this port of ours, is for pages of jobs."""
     config = settings.CONFIG
     if config.proxy_port and port == config.proxy_port:
         return True

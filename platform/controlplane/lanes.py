@@ -1,9 +1,9 @@
-"""Who is answered next, and in which thread: lanes of threads, in which callers take turns.
+"""Which request is answered next, and in which thread: lanes of threads, in which callers take turns.
 
 There are four lanes, so that none waits for another: the agents' own, that of reads and writes that take
 long, that of uploads, and that of everything else. In a lane a thread that becomes free goes to the caller
-whose turn it is, however many requests another has waiting; nobody has more than a part of the threads at
-once; and who has too many waiting is told to come back (docs/decisions/0025).
+whose turn it is, however many requests another has waiting. No caller has more than a part of the threads at
+once. A caller with too many waiting is answered to come back (docs/decisions/0025).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ T = TypeVar("T")
 KNOWN_SECONDS = 60.0
 MOST_KNOWN = 10_000
 LONGEST_RETRY_SECONDS = 30
-#: Whoever waits longer than that for a heavy request is better told to come back.
+#: A caller that would wait longer than this for a heavy request is better answered to come back.
 HEAVY_WAIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whom requests count for: a user, a node, or an address from which nobody is known yet."""
+    """The caller that requests count for: a user, a node, or an address without a known user."""
 
     name: str
     tenants: tuple[int, ...] = ()
@@ -113,7 +113,7 @@ class Lane:
         self._of_tenants: dict[int, int] = {}
         #: Callers with requests that wait, in the order of their turns.
         self._queues: OrderedDict[str, deque[tuple[Caller, asyncio.Future[Turn]]]] = OrderedDict()
-        #: Of a request that has ended, smoothed.
+        #: The duration of a request that has ended, smoothed.
         self._usual_seconds = 0.1
 
     @contextlib.asynccontextmanager
@@ -128,7 +128,7 @@ class Lane:
     async def _wait(self, caller: Caller) -> Turn:
         place = self._place_for(caller)
         if place is not None and self._busy < self.threads:
-            # Whoever waits now waits for a turn of his own or his tenant's to end.
+            # Callers that wait now wait for a turn of their own or of their tenant to end.
             return self._begin(caller, *place)
         queue = self._queues.setdefault(caller.name, deque())
         if len(queue) >= self.waiting:
@@ -156,7 +156,7 @@ class Lane:
             self._queues.pop(caller.name, None)
 
     def _next(self) -> None:
-        """Hand the threads that are free to those whose turn it is."""
+        """Hand the free threads to the callers in their turn."""
         while self._busy < self.threads and self._serve_one():
             pass
 
@@ -279,8 +279,9 @@ async def in_agents_thread(function: Callable[..., T], *arguments: Any, **more: 
 
 
 def agents_lane() -> Lane:
-    """A node has a report, output and the code of a job on the way at most; what is no node's stands for its
-    address."""
+    """A node has a report, output and the code of a job on the way at most; requests of others count for
+    their address.
+    """
     threads = settings.AGENT_THREADS
     return Lane("agents", threads=threads, per_caller=3, waiting=100, executor=agents_threads())
 
@@ -303,7 +304,7 @@ def uploads_lane() -> Lane:
 
 
 def others_lane() -> Lane:
-    """Nobody has more than half of the threads."""
+    """Return the lane of other requests, in which no caller has more than half of the threads."""
     threads = settings.REQUEST_THREADS
     per_caller = max(1, threads // 2)
     return Lane("request", threads=threads, per_caller=per_caller, waiting=settings.CONFIG.requests_waiting)

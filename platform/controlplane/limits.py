@@ -1,4 +1,4 @@
-"""What is refused before anything reads it: bodies over the limit, NUL bytes, text that is no text."""
+"""What is refused before anything reads it: bodies over the limit, NUL bytes, invalid text."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class BodyLimit:
 
     async def _refuse(self, send: Send) -> None:
         said = f"The body is longer than the {self.limit_bytes:,} bytes allowed."
-        # The rest of the body is still on its way and nobody will read it.
+        # The rest of the body is still on its way and will not be read.
         await refuse(send, 413, "too_large", said, [(b"connection", b"close")])
 
 

@@ -1,8 +1,8 @@
 """The two WebSockets: pages that watch, and node agents that wait to be woken.
 
-A page hears what its viewer may see when it connects. When his rights change, its stream ends within ten
-seconds; if he has any left it connects again, and hears what he may see then. Whatever is lost on the way is
-refetched by REST: nothing here keeps state for anybody.
+A page gets what its viewer may see when it connects. When his rights change, its stream ends within ten
+seconds; if he has any left it connects again, and gets what he may see then. Whatever is lost on the way is
+refetched by REST: nothing here keeps state for a page.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _WATCHED_JOBS = 16
 
 #: Close codes, in the range that RFC 6455 leaves to applications.
 RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE, TOO_MANY = 4001, 4401, 4413, 4429
-#: So many messages may come at once before the others wait for their second.
+#: This many messages may come at once before the others wait for their second.
 _MESSAGES_AT_ONCE = 40
 
 
 class Pace:
-    """How fast one socket may send: some messages at once, then so many a second."""
+    """How fast one socket may send: some messages at once, then a number a second."""
 
     def __init__(self, now: float) -> None:
         self._left = float(_MESSAGES_AT_ONCE)
@@ -104,7 +104,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
 
     async def _end_with(self, right: rights.Right) -> None:
         viewer = await right.changed()
-        # First: a page that does not take in what it is sent does not hear the end of it either.
+        # First: a page that does not read what it is sent does not read the end of it either.
         self.has_ended = True
         await self._leave_groups()
         await self.close(NOT_SIGNED_IN if viewer is None else RIGHTS_CHANGED)
@@ -181,7 +181,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
 
 
 class AgentConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
-    """A node agent's socket: it hears "wake", and of sessions that somebody wants (`sessions.consumers`)."""
+    """A node agent's socket: it gets "wake", and the sessions that users ask for (`sessions.consumers`)."""
 
     async def connect(self) -> None:
         self.group: str | None = None

@@ -41,7 +41,7 @@ class HeadersMiddleware:
         response.headers.setdefault("Content-Security-Policy", DATA_POLICY)
         response.headers.setdefault("Permissions-Policy", "camera=(), microphone=(), geolocation=()")
         if request.path_info.startswith("/api/"):
-            # Answers differ by who asks, and the browser's back button must not show another's.
+            # Answers differ by caller, and the browser's back button must not show another's.
             response.headers.setdefault("Cache-Control", "no-store")
         return response
 

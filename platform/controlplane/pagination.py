@@ -66,7 +66,7 @@ class NewestFirst(BasePagination):
             queryset = queryset.filter(beyond)
         columns = [column] if self._is_unique(queryset) else [column, "id"]
         order = [f"-{each}" if descending == forward else each for each in columns]
-        # One more than asked for tells whether there is another page.
+        # One more than asked for reveals whether there is another page.
         rows = list(queryset.order_by(*order)[: size + 1])
         more, rows = len(rows) > size, rows[:size]
         if not forward:
@@ -157,7 +157,7 @@ class ByPosition(NewestFirst):
     """Pages of a list that is not in the database; a cursor is the position at which its page starts."""
 
     def page_of(self, count: int, request: Request) -> range:
-        """Return which positions of so many are on the page that is asked for."""
+        """Return which of `count` positions are on the page that is asked for."""
         self.request = request
         size = self._page_size(request)
         start = self._start(request)

@@ -1,10 +1,9 @@
 """Rights that end, end what rests on them: streams, watched logs, sessions in jobs, their pages, downloads.
 
 Each of them holds a `Right` for as long as it is open, and waits for it to change. One watch in each process
-asks the database about all of them with one statement, at once when somebody says that something changed
+asks the database about all of them with one statement, at once when a change is announced
 (`tenants.rights.tell_changed`), and otherwise every few seconds: a message that is lost costs no more than
-that. When the database cannot be asked, what was right a while ago is not right any more.
-(docs/decisions/0026)
+that. When the database cannot be asked, a right that held a while ago holds no more. (docs/decisions/0026)
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from tenants.selectors import Viewer, viewer_of_scope
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked, when nobody says that something changed.
+#: How often rights are read again when no change is reported.
 RECHECK_SECONDS = 3.0
-#: Between two looks, however often somebody says so.
+#: The time between two checks, however often changes are announced.
 PAUSE_SECONDS = 0.25
-#: How long after it was seen to be good a right is served, when it cannot be looked at again. A right that
+#: How long a right is served after it was last seen to hold, when it cannot be checked again. A right that
 #: ends has ended everywhere after this at the latest.
 LONGEST_UNSEEN_SECONDS = 9.0
 
@@ -41,11 +40,11 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="rights")
 
 
 class Right:
-    """What somebody may do who has something open; `release` it when that is closed."""
+    """What a user may do who has something open; `release` it when that is closed."""
 
     def __init__(self, watch: _Watch, sign_in: SignIn, viewer: Viewer, facts: Facts, seen_at: float) -> None:
         self.sign_in = sign_in
-        #: Who he is, and what he may do now; None: nothing any more.
+        #: The user, and what he may do now; None: nothing any more.
         self.viewer: Viewer | None = viewer
         self.facts: Facts | None = facts
         #: When it was last seen in the database, by the event loop's clock.
@@ -54,9 +53,9 @@ class Right:
         self._news = asyncio.Event()
 
     async def changed(self) -> Viewer | None:
-        """Wait until the rights have changed since this last told of them, and return them; None: they ended.
+        """Wait until the rights have changed since this last returned, and return them; None: they ended.
 
-        They may be what they were: who asked in between was answered by those that were in force then.
+        They may be the same as before: requests in between were answered by those in force then.
         """
         await self._news.wait()
         if self.viewer is not None:
@@ -76,7 +75,7 @@ class Right:
 
 
 async def hold(sign_in: SignIn) -> Right | None:
-    """Begin to watch what somebody signed in with; None when it is not good (any more)."""
+    """Begin to watch what a user signed in with; None when it is not valid (any more)."""
     seen_at = asyncio.get_running_loop().time()
     ((facts, viewer),) = await database_sync_to_async(_look)([sign_in], [None])
     if facts is None or viewer is None:
@@ -85,7 +84,7 @@ async def hold(sign_in: SignIn) -> Right | None:
 
 
 async def hold_of_scope(scope: Mapping[str, Any]) -> Right | None:
-    """The same for who opened a WebSocket."""
+    """The same for the user who opened a WebSocket."""
     viewer = await viewer_of_scope(scope)
     if viewer is None:
         return None
@@ -94,11 +93,12 @@ async def hold_of_scope(scope: Mapping[str, Any]) -> Right | None:
 
 
 class Reader(NamedTuple):
-    """Who asked for an answer that takes its time, as what he was when he asked."""
+    """The user who asked for an answer that takes its time, and with which rights."""
 
     viewer: Viewer
     sign_in: SignIn
-    #: Whether somebody may still read it, by the database; without, who may all that he might when he asked.
+    #: Whether the user may still read it, by the database; without, he may if he has all rights that he had
+    #: when he asked.
     may_read: Callable[[Viewer], bool] | None
 
 
@@ -162,7 +162,7 @@ class _Watch:
         finally:
             self._task = None
             listening.cancel()
-            # None is left, but where this watch broke down: then nobody is served who is not watched.
+            # Only where this watch broke down is one left: then no caller is served that is not watched.
             for right in list(self.rights):
                 right.become(None)
 
@@ -190,7 +190,7 @@ class _Watch:
             right.facts, right.seen_at = facts, begun_at
 
     async def _listen(self) -> None:
-        """Hear that something changed; without Redis there is nobody to hear, and looking is enough."""
+        """Hear that something changed; without Redis nothing is heard, and the repeated reading suffices."""
         layer = get_channel_layer()
         while True:
             channel = None

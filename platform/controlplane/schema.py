@@ -177,7 +177,7 @@ class Schema(AutoSchema):
         return f" A token needs the scope {needed}."
 
     def _is_public(self) -> bool:
-        """Signing in: the one operation that is for nobody yet."""
+        """Whether it needs no caller, as signing in does."""
         return any(isinstance(permission, AllowAny) for permission in self.view.get_permissions())
 
 

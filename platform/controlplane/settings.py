@@ -55,11 +55,11 @@ TEMPLATES: list[dict[str, object]] = [
 ]
 
 
-# How the audit log tells what the platform does by itself from what somebody does by hand in the database.
+# By this the audit log distinguishes what the platform does from what a person does by hand in the database.
 os.environ.setdefault("PGAPPNAME", "allotment")
 #: Requests that are answered at the same time, beside those that are heavy (`controlplane.lanes`).
 REQUEST_THREADS = 12
-#: The same of agents, whom nobody else can make wait.
+#: The same for agents, which no other caller can make wait.
 AGENT_THREADS = 4
 #: One for each of them, so that no thread waits for one, and some for the sockets.
 DATABASE_CONNECTIONS = REQUEST_THREADS + AGENT_THREADS + CONFIG.heavy_requests + 4
@@ -86,7 +86,7 @@ AUTH_PASSWORD_VALIDATORS = [
 SESSION_COOKIE_NAME = "allot_session"
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CONFIG.secure
-# Kept with the session, and told to the page by GET /session: cookies know no ports, so that pages of jobs at
+# Kept with the session, and sent to the page by GET /session: cookies know no ports, so that pages of jobs at
 # another port of this host could read one.
 CSRF_USE_SESSIONS = True
 CSRF_FAILURE_VIEW = "controlplane.errors.csrf_failure"
@@ -214,7 +214,7 @@ LOGGING = {
         "uvicorn.access": {"level": "WARNING"},
         # A refused request is the caller's affair; a failed one is ours.
         "django.request": {"level": "ERROR"},
-        # So is a Host that is none of ours, which anybody may send as often as he likes.
+        # So is a Host that is not ours, which any client may send as often as it likes.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
     },
 }

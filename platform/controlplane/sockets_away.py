@@ -1,6 +1,6 @@
 """WebSockets while Redis or the database is away: refused with 503, so that clients try again.
 
-Every consumer joins its channel in Redis before anything else. An error there is no fault of the program, and
+Every consumer joins its channel in Redis before anything else. An error there is not the program's fault, and
 would be answered like one: with 500, and a traceback for each of a thousand agents that come back.
 """
 

@@ -1,8 +1,8 @@
 """`python -m controlplane.uvicorn_server`: the web server, at its port and at that of jobs' pages.
 
-uvicorn's own command listens at one address. Both lead to one application, which tells them apart by the port
-(`controlplane.sessions.pages`); it runs in one process, or in as many as `ALLOT_WEB_PROCESSES` says, which
-uvicorn's process manager keeps alive.
+uvicorn's own command listens at one address. Both lead to one application, which distinguishes them by the
+port (`controlplane.sessions.pages`); it runs in one process, or in as many as `ALLOT_WEB_PROCESSES` says,
+which uvicorn's process manager keeps alive.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from controlplane.embedded.spawn import end_with_parent
 log = logging.getLogger(__name__)
 
 BACKLOG = 2_048
-# A process that does not answer its manager for so long is replaced: longer than a busy machine may take.
+# A process that does not answer its manager for this long is replaced: longer than a busy machine may take.
 STUCK_SECONDS = 60
 
 
@@ -34,7 +34,7 @@ class ServerConfig(uvicorn.Config):
 
     def load(self) -> None:
         super().load()
-        # Whoever computes lets others have the interpreter after 1 ms and not 5: a report or a small read
+        # A computing thread lets others have the interpreter after 1 ms and not 5: a report or a small read
         # asks for it many times, and would wait that long each time while four searches are under way.
         sys.setswitchinterval(0.001)
         manager = multiprocessing.parent_process()

@@ -78,7 +78,7 @@ PROGRESS_SECONDS = 2.0
 LEASE_LOOK_SECONDS = 1.0
 #: The checks themselves say how often each is due.
 HEALTH_LOOK_SECONDS = 1.0
-#: Until the server has said how often it wants to hear.
+#: Until the server has stated how often it wants reports.
 FIRST_REPORT_SECONDS = 0.5
 RETRY_FIRST_SECONDS = 0.25
 RETRY_MOST_SECONDS = 3.0
@@ -173,7 +173,7 @@ class Agent:
     # What the machine decides
 
     def post(self, event: Event) -> None:
-        """Let the machine take in an event, and do what it says. Instructions may post more events."""
+        """Pass an event to the machine, and carry its instructions out. Instructions may post more events."""
         self.events.append(event)
         if self.is_stepping:
             return
@@ -248,7 +248,7 @@ class Agent:
     async def start_with_secrets(self, desired: DesiredPart) -> None:
         """Ask for the attempt's secrets, for as long as it is to start at all, and start it with them."""
         answer, backoff = NO_SECRETS, Backoff(RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS, random.random)
-        # One that is told to stop meanwhile is started too, without them: it ends at once, as every other.
+        # One that has to stop meanwhile is started too, without them: it ends at once, as every other.
         while self.state.parts[desired.attempt].phase is Phase.STARTING:
             try:
                 answer = await self.client.secrets(SecretsRequest(attempt=desired.attempt))
@@ -296,7 +296,7 @@ class Agent:
             await wait_until(self.changed, rest_seconds)
 
     async def report(self) -> None:
-        """Say what is, and take in what should be."""
+        """Report what is, and store what should be."""
         await self.shipper.ship_last()
         self.changed.clear()
         parts = self.state.parts
@@ -392,7 +392,7 @@ class Agent:
     async def keep_checking(self) -> None:
         while True:
             if self.monitor.step(boot_clock_seconds()):
-                # Devices that are well again are taken back when the inventory is read anew.
+                # Devices that are well again are taken back when the inventory is read again.
                 self.inventory = replace(self.inventory, gpus=self.monitor.judged(self.inventory.gpus))
                 self.changed.set()
             await asyncio.sleep(wait_seconds(HEALTH_LOOK_SECONDS))
@@ -426,7 +426,7 @@ class Agent:
     # The end
 
     async def stop_everything(self) -> None:
-        """Stop all attempts, and let the server know if it can be told quickly."""
+        """Stop all attempts, and report that to the server if it answers quickly."""
         self.post(AgentLeaving(grace_seconds=LEAVING_GRACE_SECONDS))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVING_LONGEST_SECONDS):

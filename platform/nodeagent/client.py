@@ -37,7 +37,7 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 5.0
 LONGEST_EXPLANATION_CHARACTERS = 300
 _NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
-#: Of one message on a socket.
+#: The most bytes of one message on a socket.
 MESSAGE_BYTES = 64 * 1024
 
 
@@ -92,7 +92,7 @@ class Client:
         self.clock_ahead_seconds: float | None = None
 
     async def sync(self, report: Report) -> DesiredState:
-        """Say what is; return what should be. Raise Unreachable or Refusal."""
+        """Report what is; return what should be. Raise Unreachable or Refusal."""
         return await self._post("/api/agent/v1/sync", report, DesiredState)
 
     async def send_logs(self, batch: LogBatch) -> LogAnswer:

@@ -2,15 +2,15 @@
 
 It has three faces, which a test moves together:
 
-- `boot_clock_seconds` is what everything goes by that may not depend on somebody setting the time: leases,
-  lapses, graces, looks.
+- `boot_clock_seconds` is for everything that must not depend on the time being set: leases, lapses, graces,
+  looks.
 - `wall_clock_seconds` is for turns alone, which begin at the same instants on all nodes of a gang.
 - `steady_microseconds` is the token daemon's. Time in which the machine is suspended does not count there, or
   each holder would wake up as one that kept the token for too long.
 
 Times that people read stay `time.time()`, and so do those that are compared with the server's: when an
-attempt started and ended, and what logs, progress lines, readings and reports say of when they were made.
-What the event loop waits for between two looks is the loop's own time.
+attempt started and ended, and when logs, progress lines, readings and reports were made. What the event loop
+waits for between two looks is the loop's own time.
 
 Only tests set `ALLOT_TEST_CLOCK`, to the path of a file with two numbers: by how many seconds the clocks are
 ahead, and at which of the machine's boot seconds they stop ("inf": never). It is read once, when a process
@@ -54,7 +54,7 @@ def steady_microseconds() -> int:
 
 
 def wait_seconds(seconds: float) -> float:
-    """Return how long to sleep until the clock shows so many seconds more; a test may move it meanwhile."""
+    """Return how long to sleep until the clock shows `seconds` more; a test may move it meanwhile."""
     return min(seconds, LOOK_SECONDS) if moved_by else seconds
 
 

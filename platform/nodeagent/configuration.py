@@ -40,14 +40,16 @@ class InventoryConfiguration:
     cpus: float | None = None
     memory_bytes: int | None = None
     #: What the storage that jobs read from delivers in a second, and how much of it stays in the cache; 0:
-    #: nobody counts it.
+    #: not counted.
     storage_bandwidth: float = 0.0
     cache_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRange:
-    """User numbers for tenants: `count` of them from `first` on, which nobody else on the nodes uses."""
+    """User numbers for tenants: `count` of them from `first` on, which are not used otherwise on
+    the nodes.
+    """
 
     first: int = 450_000
     count: int = 50_000
@@ -57,7 +59,7 @@ class UserRange:
 class Limits:
     """The most one job may have on this node beside the CPUs and memory it asked for."""
 
-    #: Of one replica, threads included.
+    #: The most processes of one replica, threads included.
     processes: int = 8_192
     #: Open in one process.
     files: int = 65_536
@@ -99,7 +101,7 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What the health checks of the node look at beside its devices, its folders and its clock."""
+    """What the health checks of the node check beside its devices, its folders and its clock."""
 
     #: A command that ends with 0 (ok), 1 (warning) or 2 (failed); the first line it writes says why.
     script: tuple[str, ...] = ()
@@ -117,7 +119,7 @@ class Slurm:
     partition: str
     #: By a node's name, which is the same in Slurm and here: its token.
     nodes: dict[str, str]
-    #: Of each device: Slurm does not know.
+    #: The memory of each device: Slurm does not know it.
     gpu_memory_bytes: int
     #: What the model is called here; empty: as in Slurm (Gres=gpu:MODEL:COUNT).
     gpu_model: str = ""
@@ -150,7 +152,7 @@ class Configuration:
     sandbox: Literal["required", "preferred", "off", "auto"] = "required"
     #: Folders that jobs can read, beside the system's.
     readable_folders: tuple[str, ...] = ()
-    #: As whom jobs run when the agent is root; None, which takes sandbox "off": as root.
+    #: The users as which jobs run when the agent is root; None, which takes sandbox "off": as root.
     users: UserRange | None = UserRange()
     limits: Limits = Limits()
     code: CodeLimits = CodeLimits()
@@ -164,14 +166,14 @@ class Configuration:
     checkpoint_store: str | None = None
     checkpoint_endpoint: str | None = None
     #: For how long jobs stand still when the control plane has not answered for a lease, before they are
-    #: killed; 0: they are told to stop just before the lease ends, and killed by then.
+    #: killed; 0: they are stopped just before the lease ends, and killed by then.
     freeze_seconds: float = 3600.0
     health: Health = Health()
     #: How often what the node and its jobs use is read, to be kept.
     metrics_seconds: float = 10.0
     #: HOST:PORT at which Prometheus may ask for it too, such as 127.0.0.1:9400; empty: nowhere.
     metrics_address: str = ""
-    #: Of an agent on a machine that speaks for nodes of Slurm; None: the node is this machine.
+    #: For an agent on a machine that speaks for nodes of Slurm; None: the node is this machine.
     slurm: Slurm | None = None
     #: Where this was read from: what no job may read.
     file: str = ""
@@ -199,7 +201,7 @@ def read_configurations(path: Path) -> tuple[Configuration, ...]:
 
 
 def require_encryption(configuration: Configuration, *, insecure: bool) -> None:
-    """Raise ConfigurationError where the token would cross a network in the clear and nobody asked for it."""
+    """Raise ConfigurationError where the token would cross a network in the clear without `insecure`."""
     parts = urlsplit(configuration.server_url)
     if parts.scheme == "https" or insecure or _is_this_machine(parts.hostname or ""):
         return

@@ -1,7 +1,7 @@
-"""Who carries out what the server wants of a node: the seam behind `Agent`.
+"""What carries out what the server wants of a node: the seam behind `Agent`.
 
-A `Runtime` carries out one node's attempts. There are two: `process.runtime` on the machine of the
-agent, and `batch.runtime` on a machine that another scheduler manages.
+A `Runtime` carries out one node's attempts. There are two: `process.runtime` on the machine of the agent, and
+`batch.runtime` on a machine that another scheduler manages.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Runtime(Protocol):
     What the server relies on, whatever happens to the agent, the node or the network:
 
     - *Once*: an attempt's processes are started once at most, also by an agent that died in the midst.
-    - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without anybody's
-      help. What is frozen runs again only when `extend_lease` names it, and is killed after `freeze_seconds`.
+    - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without help from
+      outside. What is frozen runs again only when `extend_lease` names it, and is killed after
+      `freeze_seconds`.
     - *Adoption*: they outlive the agent, and `recover` finds them again.
     - *One end*: `AttemptExited` is posted once for each attempt, and nothing of it is alive by then.
     """
@@ -58,11 +59,12 @@ class Runtime(Protocol):
         """Return where this agent reads an attempt's output and progress, also after its end."""
 
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
-        """Let all that runs go on until the deadline, in seconds of this machine's boot clock; of what the
-        end of a lease froze, only these attempts."""
+        """Let all that runs go on until the deadline, in seconds of this machine's boot clock; among the
+        attempts that the end of a lease froze, only these.
+        """
 
     def is_frozen(self, attempt: int) -> bool:
-        """Whether the attempt is frozen since the lease ended, and nobody has to kill it yet."""
+        """Whether the attempt is frozen since the lease ended, and need not be killed yet."""
 
     def lease_deadline(self) -> float:
         """Return the deadline that an earlier life of the agent left behind; 0 when there is none."""

@@ -1,4 +1,4 @@
-"""The folder of one attempt: all that agent and shim tell each other, and what outlives either.
+"""The folder of one attempt: all messages between agent and shim, and what outlives either.
 
     part.json     what the agent was asked to run, and the port it chose
     spec.json     what the shim is to start; its presence says that starting was decided
@@ -99,7 +99,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def write_private(path: str, text: str) -> None:
-    """Write a file that nobody but its owner can read."""
+    """Write a file that only its owner can read."""
     with open(path, "w", encoding="utf-8", opener=_private) as file:
         file.write(text)
 

@@ -2,10 +2,10 @@
 
     user's program <- WebSocket -> server <- WebSocket -> node agent -> a process or a port of a job
 
-Each binary WebSocket message is one frame: a byte that says its kind, and a payload. The servers between
-hand frames on as they are. Nobody on the way needs more memory than `WINDOW` for each direction: whoever
-sends has at most so much under way, and goes on as the far end says `TAKEN`. Standard library only; agent,
-server and client import it.
+Each binary WebSocket message is one frame: a byte that says its kind, and a payload. The servers between hand
+frames on as they are. No process on the way needs more memory than `WINDOW` for each direction: a sender has
+at most this much under way, and goes on as the far end sends `TAKEN`. Standard library only; agent, server
+and client import it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 INPUT, OUTPUT, ERRORS = b"i", b"o", b"e"
 #: No more bytes of this kind will come; the payload is the kind.
 END = b"z"
-#: Four bytes: how much of what was sent has been taken in, by `cost`.
+#: Four bytes: how much of what was sent has been consumed, by `cost`.
 TAKEN = b"t"
 #: Two numbers of two bytes: rows and columns of the user's terminal.
 SIZE = b"s"
@@ -36,7 +36,7 @@ COST_OF_ONE = 1024
 
 
 def cost(frame: bytes) -> int:
-    """Return what a frame takes of the window; word of what was taken in takes nothing."""
+    """Return what a frame takes of the window; a report of what was consumed takes nothing."""
     return 0 if frame[:1] == TAKEN else len(frame) + COST_OF_ONE
 
 
@@ -49,12 +49,12 @@ def size(rows: int, columns: int) -> bytes:
 
 
 def read_taken(frame: bytes) -> int:
-    """Return the amount; raise ValueError for what is no such frame."""
+    """Return the amount; raise ValueError for another frame."""
     return _unpacked("!I", frame)[0]
 
 
 def read_size(frame: bytes) -> tuple[int, int]:
-    """Return rows and columns; raise ValueError for what is no such frame."""
+    """Return rows and columns; raise ValueError for another frame."""
     rows, columns = _unpacked("!HH", frame)
     return rows, columns
 
@@ -82,7 +82,7 @@ class Flow:
         self.left -= cost(frame)
 
     def give_up(self) -> None:
-        """Let whoever waits go on: nothing will be taken in any more."""
+        """Let a waiting sender go on: the other end will accept nothing any more."""
         self.left = sys.maxsize
         self._room.set()
 
@@ -92,7 +92,7 @@ class Flow:
         self._room.set()
 
     def consume(self, frame: bytes) -> bytes | None:
-        """Count a frame as taken in; return what the far end is to be told, if it is time to."""
+        """Count a frame as consumed; return the frame to send to the far end, if it is time to."""
         self._owed += cost(frame)
         if self._owed < WINDOW // 4:
             return None

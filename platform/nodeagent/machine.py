@@ -1,8 +1,8 @@
 """The agent's decisions, pure: (state, event) -> (state, instructions).
 
-No clock, no files, no network: `agent.py` feeds events in and carries the instructions out. Every event
-may come twice, late or never; a part only ever moves forward through its phases, so nothing is started
-twice and nothing that was told to stop goes on. One part is one attempt on this node.
+No clock, no files, no network: `agent.py` feeds events in and carries the instructions out. Every event may
+come twice, late or never; a part only ever moves forward through its phases, so nothing is started twice and
+nothing that has to stop goes on. One part is one attempt on this node.
 
     preparing -> ready -> starting -> running -> stopping -> exited -> (forgotten)
 """
@@ -28,7 +28,7 @@ class Phase(StrEnum):
     EXITED = "exited"
 
 
-#: What the server is told; it need not know that a start is under way.
+#: What the server gets; it need not know that a start is under way.
 REPORTED: Mapping[Phase, PartState] = {
     Phase.PREPARING: "preparing",
     Phase.READY: "ready",
@@ -317,7 +317,8 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
             parts[number] = replace(part, desired=desired or part.desired, is_desired=desired is not None)
         for new in newest.values() if not state.is_leaving else ():
             if new.stop:
-                # Stopped before this node ever heard of it. Say so, or the server waits for its end for ever.
+                # Stopped before this node ever heard of it. Report it, or the server waits for its end for
+                # ever.
                 ended = Part(desired=new, phase=Phase.EXITED, outcome=NEVER_STARTED, is_shipped=True)
                 parts[new.attempt] = ended
                 instructions.append(Report())
@@ -373,7 +374,8 @@ def _advance(
 def _are_gpus_taken(part: Part, parts: Mapping[int, Part]) -> bool:
     """Whether a process that the server knows nothing of any more may hold one of the part's GPUs.
 
-    That is so when the server gave a silent node up: what was frozen there lives until it hears of it.
+    That is so when the server gave a silent node up: what was frozen there lives until the node is connected
+    again.
     """
     indexes = _gpu_indexes(part)
     return any(

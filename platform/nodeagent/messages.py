@@ -1,4 +1,4 @@
-"""What a node agent and the control plane say to each other. Standard library only; both sides import it.
+"""The messages between a node agent and the control plane. Standard library only; both sides import it.
 
 One exchange carries everything but logs: the agent posts a Report of what *is* and is answered with the
 DesiredState of its node. The report renews the node's lease, so a repeated, late or lost exchange is
@@ -9,7 +9,7 @@ harmless: there is no command to lose. Log text goes by LogBatch, numbered, and 
     POST /api/agent/v1/secrets   SecretsRequest -> SecretsAnswer
     GET  /api/agent/v1/code/ATTEMPT   the archive of an attempt's code, as it is
     GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new,
-                              and {"type": "session", "session": SessionOffer} when somebody wants in
+                              and {"type": "session", "session": SessionOffer} when a user wants in
     GET  /ws/agent/sessions/ID   WebSocket, opened for that; what goes over it is in `frames.py`
 """
 
@@ -69,7 +69,7 @@ class Inventory:
     #: What the runtime really enforces here, e.g. {"cpu": true, "memory": false, "sandbox": true}; of
     #: "required" true, nothing starts without a sandbox or Landlock.
     isolation: dict[str, bool] = field(default_factory=dict)
-    #: Bytes a second of the storage that its jobs read from, and bytes of that in its cache; 0: not told.
+    #: Bytes a second of the storage that its jobs read from, and bytes of that in its cache; 0: not reported.
     storage_bandwidth: float = 0.0
     cache_bytes: int = 0
 
@@ -94,7 +94,7 @@ class GpuSample:
 class HostSample:
     """What the machine does, all of it; None is what it can not say."""
 
-    #: Of all CPUs, so at most 100.
+    #: Percent of all CPUs, so at most 100.
     cpu_percent: float | None = None
     memory_used_bytes: int | None = None
     #: On the file system of the agent's work folder.
@@ -191,7 +191,8 @@ class PartReport:
     state: PartState
     #: Chosen by the node that has rank 0, before it is ready.
     master_port: int | None = None
-    #: Of the first replica that failed, else 0; 128 + N when signal N ended it. Only when exited.
+    #: The exit code of the first replica that failed, else 0; 128 + N when signal N ended it. Only when
+    #: exited.
     exit_code: int | None = None
     category: Category = ""
     message: str = ""
@@ -235,14 +236,15 @@ class Report:
     readings: tuple[Reading, ...] = ()
     #: By the node's clock, Unix seconds: so that readings of a clock that is wrong are put right.
     sent_at: float | None = None
-    #: Of all health checks; None: as the server knows them.
+    #: The findings of all health checks; None: as the server knows them.
     findings: tuple[Finding, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPart:
     """A part of one GPU: compute that it gets whenever it can use it, and at most, in thousandths of the GPU;
-    and memory on the device, 0: nobody counts it."""
+    and memory on the device, 0: not counted.
+    """
 
     request: int
     limit: int
@@ -266,7 +268,7 @@ class Replica:
     memory_bytes: int = 0
     #: The container image it runs in; "" when the command runs on the node itself.
     image: str = ""
-    #: Of its one GPU; None: it has its GPUs whole.
+    #: The part of its one GPU; None: it has its GPUs whole.
     gpu_part: GpuPart | None = None
     launcher: Launcher = ""
 
@@ -313,7 +315,8 @@ class DesiredPart:
     ports: dict[str, int] = field(default_factory=dict)
     #: What the working folder of each of its replicas begins with; None: it is empty.
     code: Code | None = None
-    #: Of an input worker that several trainers share: where they wait, HOST:PORT by commas; they come and go.
+    #: For an input worker that several trainers share: where they wait, HOST:PORT by commas; they come and
+    #: go.
     trainers: str = ""
 
 
@@ -360,8 +363,9 @@ NO_SECRETS = SecretsAnswer()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOffer:
-    """Somebody wants to run a command beside a replica, or to connect to one of its ports. Not kept: whoever
-    wants in waits for a moment only."""
+    """A request to run a command beside a replica, or to connect to one of its ports. Not kept: the user
+    waits for a moment only.
+    """
 
     id: str
     attempt: int

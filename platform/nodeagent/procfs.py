@@ -1,4 +1,4 @@
-"""Processes as Linux shows them: who they are, whose children they are, and how to end them all.
+"""Processes as Linux shows them: their identity, their parents, and how to end them all.
 
 Imported by the shim, so it imports nearly nothing: a shim has to be up within milliseconds.
 """
@@ -58,7 +58,7 @@ def _refused(call: str) -> OSError:
 
 
 def process_identity(pid: int) -> str:
-    """Return what tells this process from a later one with the same number; "" when there is none.
+    """Return what distinguishes this process from a later one with the same number; "" when there is none.
 
     That is the boot's identity and the start time in clock ticks since that boot.
     """
@@ -111,7 +111,7 @@ def descendants(root: int) -> list[int]:
 
 
 def is_below(pid: int, root: int) -> bool:
-    """Whether a process lives and `root` is one of its ancestors; cheaper than to look at all of them."""
+    """Whether a process lives and `root` is one of its ancestors; cheaper than to read all of them."""
     while pid > 1 and (fields := _stat(pid)) is not None:
         pid = int(fields[1])
         if pid == root:
@@ -166,7 +166,7 @@ def processes_with_setting(setting: str) -> list[int]:
 
 
 def argument_area() -> tuple[int, int]:
-    """Return the addresses where this process's arguments begin and end; zeros when they are not told."""
+    """Return the addresses where this process's arguments begin and end; zeros when they are unknown."""
     fields = _stat(os.getpid())
     return (0, 0) if fields is None else (int(fields[45]), int(fields[46]))
 

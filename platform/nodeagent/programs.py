@@ -13,7 +13,7 @@ CODE_FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 def program(module: str) -> str:
     """Return the text for `python -I -c` that runs the module's `main()`.
 
-    Isolated, so that no setting and no folder of anybody's has a say in what it imports.
+    Isolated, so that no setting and no folder of any user affects what it imports.
     """
     # The folder comes last, so that nothing in it can stand in for a module of the standard library.
     return f"import sys; sys.path.append({CODE_FOLDER!r}); from {module} import main; main()"

@@ -1,11 +1,11 @@
-"""The token daemon of one shared GPU: a process that says who of the GPU's clients may run now.
+"""The token daemon of one shared GPU: a process that decides which of the GPU's clients may run now.
 
     python -I -S -c "...; main()" SOCKET
 
-`tokens.py` decides; here are the clock and the connections. A client is a replica with a part of the GPU,
-and its shim speaks for it. The daemon holds nothing that anybody needs: when it is killed, shims let their
-replicas go on, and join again as soon as the agent has started another one, which begins with an empty
-history. It ends itself when nobody is connected, and outlives the agent.
+`tokens.py` decides; here are the clock and the connections. A client is a replica with a part of the GPU, and
+its shim speaks for it. The daemon holds nothing that others need: when it is killed, shims let their replicas
+go on, and join again as soon as the agent has started another one, which begins with an empty history. It
+ends when no client is connected, and outlives the agent.
 
 Messages are JSON, one a packet. A client says
 
@@ -42,7 +42,7 @@ MESSAGE_BYTES = 1024
 MOST_WAITING = 64
 #: Connections, well below what a process may open: one that cannot be taken is announced again for ever.
 MOST_CLIENTS = 256
-#: A holder may keep the token for so long beyond its quota while others wait.
+#: A holder may keep the token for this long beyond its quota while others wait.
 OVERDUE = WINDOW
 #: How long it stays without a connection, in microseconds: the first client comes a moment after the start.
 ALONE = 5_000_000
@@ -50,7 +50,7 @@ LONGEST_SLEEP = 60_000_000
 
 
 class Client:
-    """One connection: of a client once it has joined, else of somebody who looks whether the daemon lives."""
+    """One connection: that of a client once it has joined, else a check whether the daemon lives."""
 
     def __init__(self, line: socket) -> None:
         self.line = line
@@ -59,7 +59,7 @@ class Client:
         self.burst: int | None = None
 
     def tell(self, **message: Any) -> None:
-        # What it does not take in it will never obey; its end is then seen by its connection's.
+        # A client that does not read it will never obey it; its end shows when its connection ends.
         with contextlib.suppress(OSError):
             self.line.send(json.dumps(message).encode())
 
@@ -76,12 +76,12 @@ class TokenDaemon:
         self.holder: Client | None = None
         self.grant = Grant("", 0)
         self.granted_at = now
-        #: When the answer may change without anybody's word; None: not before somebody speaks.
+        #: When the answer may change without a message; None: not before a client sends one.
         self.look_at: int | None = None
         self.alone_since = now
 
     def run(self) -> None:
-        """Serve until nobody has been connected for a while."""
+        """Serve until no client has been connected for a while."""
         poll = select.poll()
         poll.register(self.door, select.POLLIN)
         while self.clients or steady_microseconds() < self.alone_since + ALONE:
@@ -185,7 +185,7 @@ class TokenDaemon:
                 client.tell(pause=True)
 
     def decide(self, now: int) -> None:
-        """Hand the token to whoever is next, if it is free; take it from who keeps it too long."""
+        """Hand the token to the next client, if it is free; take it from a holder that keeps it too long."""
         if self.holder is not None:
             overdue_at = self.granted_at + self.grant.quota + OVERDUE
             if self.waiting and now >= overdue_at:

@@ -1,13 +1,13 @@
-"""Who may use a shared GPU next and for how long, pure: no clock, no files, no processes.
+"""Which client may use a shared GPU next and for how long, pure: no clock, no files, no processes.
 
 One token a GPU: only its holder runs. Times are whole microseconds of any steady clock, shares are
 thousandths of the GPU, so that every answer is exact and the same everywhere.
 
-Source: Gemini (Chen et al., HPDC'21), the token scheduler of KubeShare's backend. Deviations:
-*one holder*, so uses never overlap and none is split; *the wait is computed*: where everybody is at the
-limit, `Wait.until` is the first moment at which somebody is below it, not when the oldest use has left the
-window; *the largest burst* is what the caller, or the client itself, says: so a quota is a second at most,
-whatever was said, where Gemini's may be all of the limit's part of the window.
+Source: Gemini (Chen et al., HPDC'21), the token scheduler of KubeShare's backend. Deviations: *one holder*,
+so uses never overlap and none is split; *the wait is computed*: where all clients are at the limit,
+`Wait.until` is the first moment at which one is below it, not when the oldest use has left the window; *the
+largest burst* is what the caller, or the client itself, reports: so a quota is a second at most, whatever was
+reported, where Gemini's may be all of the limit's part of the window.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def next_holder(
     now: int,
     bursts: Mapping[str, int] | None = None,
 ) -> Grant | Wait | None:
-    """Who of `waiting` (first come first) gets the free token; None where nobody waits.
+    """Return which of `waiting` (first come first) gets the free token; None where none waits.
 
-    First who has not used the GPU within the window; then who is behind its request, the furthest behind in
-    proportion first; then who used least. Who is at the limit waits. `bursts` are the longest stretches of
-    work seen lately, in microseconds.
+    First come clients that have not used the GPU within the window; then those behind their request, the
+    furthest behind in proportion first; then those that used least. A client at its limit waits. `bursts` are
+    the longest stretches of work seen lately, in microseconds.
     """
     if not waiting:
         return None

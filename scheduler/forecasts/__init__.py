@@ -1,1 +1,1 @@
-"""What is foreseen: when jobs start, how long they run, what would change that."""
+"""Predictions: when jobs start, how long they run, what would change that."""

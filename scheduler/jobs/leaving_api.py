@@ -28,7 +28,7 @@ class UserDeactivate(APIView):
     def post(self, request: Request, username: str) -> Response:
         """Deactivate a user: sign-ins and tokens end at once. For operators.
 
-        Running jobs go on and waiting jobs are held until somebody releases them, unless all are cancelled.
+        Running jobs go on and waiting jobs are held until a person releases them, unless all are cancelled.
         """
         by = viewer(request)
         by.require_operator()

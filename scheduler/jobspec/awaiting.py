@@ -1,4 +1,4 @@
-"""What a job waits for of other jobs, as its specification says it."""
+"""What a job waits for of other jobs, as its specification states it."""
 
 import re
 from collections.abc import Mapping, Sequence

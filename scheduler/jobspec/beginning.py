@@ -1,4 +1,4 @@
-"""From when on a job may start, as its specification says it."""
+"""From when on a job may start, as its specification states it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

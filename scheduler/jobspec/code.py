@@ -1,4 +1,4 @@
-"""What a job brings along for its working folders, as its specification says it."""
+"""What a job brings along for its working folders, as its specification states it."""
 
 import re
 from dataclasses import dataclass

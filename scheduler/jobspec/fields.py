@@ -75,7 +75,8 @@ def is_storable(text: str) -> bool:
     return _NOT_STORABLE.search(text) is None
 
 
-#: More unknown fields than this in one object are not told apart: nobody reads on, and it costs time.
+#: Beyond this number, unknown fields of one object are not listed one by one: users stop reading, and it
+#: costs time.
 UNKNOWN_REPORTED = 10
 
 
@@ -107,7 +108,7 @@ class Fields:
         """Return the fields of an object inside this one; left out, it is empty."""
         value = self.take(name)
         inner = Fields({} if value is None else value, self.path_of(name), self.problems)
-        # What is no object lacks everything in it, too; that is one mistake, and reported.
+        # A value that is not an object lacks everything in it, too; that is one mistake, and reported.
         inner._is_object = inner._is_object and self._is_object
         return inner
 
@@ -217,7 +218,7 @@ class Fields:
         return ""
 
     def finish(self) -> None:
-        """Note every field that nobody asked for."""
+        """Note every field that was not read."""
         known = sorted(self._known) if self._left else []
         for name in islice(self._left, UNKNOWN_REPORTED):
             short = str(name)[:80]

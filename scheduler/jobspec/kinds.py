@@ -180,7 +180,7 @@ class OrAuto(Kind):
 class Curve(Kind):
     """Speeds by an amount, which never fall as it grows; kept as (amount, speed), ascending."""
 
-    #: Of the amounts, as they are written: CPUs, or a size.
+    #: The kind of the amounts, as they are written: CPUs, or a size.
     of: Kind
     #: What they are amounts of, and one as it may be written.
     called: str
@@ -381,5 +381,5 @@ class Table(Kind):
 
 
 def plain(number: float) -> float:
-    """Return 600 rather than 600.0: people read it."""
+    """Return 600 and not 600.0: people read it."""
     return int(number) if float(number).is_integer() else number

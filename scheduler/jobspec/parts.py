@@ -64,7 +64,7 @@ CHECKPOINT = Group("checkpoint", "Checkpoint", "What a job may do before it is s
 class Watch:
     """When a job counts as stuck, by either of two signs, and what is done then."""
 
-    #: Without a progress line; None: it need not tell of progress.
+    #: Without a progress line; None: it need not report progress.
     silent_seconds: float | None = stated(
         Duration(),
         name="silent",

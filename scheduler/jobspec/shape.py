@@ -184,9 +184,9 @@ class Shape:
     singleton: bool = field(default=False, metadata=_stored())
     #: Numbers of the node's ports at which it insists to listen.
     ports: tuple[int, ...] = field(default=(), metadata=_stored(write=list, read=tuple))
-    #: Of a trial run, whatever the job's own; None: no other.
+    #: The limit of a trial run, whatever the job's own; None: no other.
     limit_seconds: float | None = field(default=None, metadata=_stored(read=float))
-    #: Of a trial run: the job's own shape, as it is stored; else empty.
+    #: For a trial run, the job's own shape, as it is stored; else empty.
     after_trial: str = field(default="", metadata=_stored(write=json.loads, read=json.dumps))
 
     def facts(self) -> Mapping[str, Any]:
@@ -210,7 +210,7 @@ class Shape:
         return shape
 
     def amount(self, gpus: int) -> float:
-        """Return what the gang has of so many GPUs, of which parts count as such."""
+        """Return how much `gpus` GPUs of the gang count for; parts count as parts."""
         if all([task.part is None for task in self.tasks]):
             return gpus
         return sum([task.replicas * task.milligpus for task in self.tasks]) / WHOLE_GPU

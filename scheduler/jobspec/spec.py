@@ -95,8 +95,8 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
-    and `env` may stand here instead of in `tasks`.
+    """What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and
+    `env` may stand here instead of in `tasks`.
 
     `virtual_cluster` is empty while its only possible value is not filled in.
     """
@@ -261,7 +261,7 @@ class JobSpec:
         flag=Flag(("--on-reclaim",)),
         label="When its guarantee is taken",
     )
-    #: None: with anybody.
+    #: None: with any job.
     sharing: SharingLabels | None = stated(
         SHARING,
         default=None,
@@ -330,13 +330,13 @@ class JobSpec:
     retry: RetryRules = stated(
         RETRY, default=RetryRules(), help="How often it is tried again after failures."
     )
-    #: None: nothing is done when it tells of no progress.
+    #: None: nothing is done when it reports no progress.
     watch: Watch | None = stated(WATCH, default=None, help="What counts as stuck.")
     #: None: the whole gang starts at once.
     trial: Trial | None = stated(
         TRIAL, default=None, help="A short run on few GPUs before the whole gang starts."
     )
-    #: None: it makes its batches itself, or somebody starts the workers.
+    #: None: it makes its batches itself, or its user starts the workers.
     input_workers: InputWorkers | None = stated(
         INPUT_WORKERS,
         default=None,

@@ -88,7 +88,7 @@ class GpuCount(Kind):
         elif value > MAX_GPUS_PER_REPLICA:
             fields.refuse(name, f"{described(value)} is more than {MAX_GPUS_PER_REPLICA}", self.expected)
         elif 0 < value < 1:
-            # As in KubeShare, what is no whole thousandth is rounded up. 0.3 must not become 0.301.
+            # As in KubeShare, a fraction of a thousandth is rounded up. 0.3 must not become 0.301.
             return math.ceil(round(value * WHOLE_GPU, 6)) / WHOLE_GPU
         elif value < 0:
             fields.refuse(name, f"{described(value)} is less than nothing", self.expected)
@@ -244,7 +244,7 @@ class TaskSpec:
         flag=Flag(("--measure-cpu",), is_of_one_task=True),
         is_sparse=True,
     )
-    #: None: nobody says.
+    #: None: not stated.
     sensitivity: Sensitivity | None = stated(
         SENSITIVITY,
         default=None,
@@ -264,7 +264,7 @@ class TaskSpec:
 
     @property
     def gpus(self) -> int:
-        """On so many GPUs each replica is; a part is of one."""
+        """The number of GPUs on which each replica is; a part is on one."""
         return math.ceil(self.gpu)
 
     @property
@@ -300,7 +300,7 @@ class TaskSpec:
 
 
 def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
-    """Note what is said of a part where there is none, and a limit below the request."""
+    """Note a statement about a part where there is no part, and a limit below the request."""
     for name, value in (("gpu_limit", task.gpu_limit), ("gpu_memory", task.gpu_memory_bytes)):
         if value and not 0 < task.gpu < 1:
             has = "whole ones" if task.gpu else "none"

@@ -37,9 +37,9 @@ def usual_folders(home: Path) -> JobFolders:
 
 
 def reachable_folders(home: Path, configuration: Path) -> JobFolders:
-    """Return the usual folders, or such as every user gets to where that matters.
+    """Return the usual folders, or folders that every user can enter where that matters.
 
-    `configuration`: of one of the agents, to be asked whether a sandbox works.
+    `configuration`: that of one of the agents, which decides whether a sandbox works.
     """
     usual = usual_folders(home)
     if os.geteuid() != 0 or (is_open(home) and is_open(usual.python)) or _has_sandbox(configuration):

@@ -1,9 +1,9 @@
 """What the demonstration consists of; `manage.py demo` makes it.
 
-Thirty-six simulated GPUs of three models in three racks; three tenants, each with a virtual cluster of
-its own and all with a share in a common one; some GPUs of each model are guaranteed to nobody. Two of the
-models are divided by cells. Virtual clusters lend each other what they can do without, for credits. The
-jobs' speeds are emulated, and differ by GPU model as those of real ones.
+Thirty-six simulated GPUs of three models in three racks; three tenants, each with a virtual cluster of its
+own and all with a share in a common one; some GPUs of each model are not guaranteed to any virtual cluster.
+Two of the models are divided by cells. Virtual clusters lend each other what they can do without, for
+credits. The jobs' speeds are emulated, and differ by GPU model as those of real ones.
 """
 
 import random
@@ -102,10 +102,12 @@ TENANTS: Sequence[DemoTenant] = (
     ),
 )
 
-#: The virtual cluster in which all tenants have a share. Guaranteed to nobody: 2 V100, 4 P100, 4 K80.
+#: The virtual cluster in which all tenants have a share. No virtual cluster is guaranteed the remaining 2
+#: V100, 4 P100 and 4 K80.
 SHARED = "shared"
 SHARED_GUARANTEED: Mapping[str, int] = {"V100": 2, "K80": 4}
-#: Shares by how much each application gains on a GPU model; of a minute, so that there is something to watch.
+#: Shares by how much each application gains on a GPU model; leases of a minute, so that there is something to
+#: watch.
 SHARED_POLICY = ChosenPlugin("gavel", {"objective": "max_min", "lease_seconds": 60, "interval_seconds": 120})
 
 #: V100 and K80 are divided by cells, P100 by counts. The cells come to the guarantees above.
@@ -131,10 +133,10 @@ CELLS: Mapping[str, Any] = {
 }
 
 
-#: Credits that each tenant's virtual cluster is granted anew every day.
+#: Credits that each tenant's virtual cluster is granted every day.
 ALLOWANCE_MILLICREDITS = 20_000
 ALLOWANCE_SECONDS = 86_400
-#: Robotics lends a socket that nobody needs, at a fifth of a credit for a GPU and an hour or more.
+#: Robotics lends a socket that it does not need, at a fifth of a credit for a GPU and an hour or more.
 LENDING = Lending(lot=Lot(cells={"K80-SOCKET": 1}), idle_seconds=600.0, lend_seconds=3_600.0, price=200)
 LENDER_BY_RULE = "robotics"
 #: Speech can do without two P100 for a while, once its first job has ended.
@@ -184,10 +186,10 @@ DECLARED: Mapping[str, Mapping[str, float]] = {
 }
 
 #: Submitted at once, in this order: they fill the guarantees, the opportunistic ones what is left, and some
-#: wait, fail, are done soon or are held. Vision keeps two V100 for the first job of who tries it (README.md):
-#: `digits-next` needs all four, and goes behind others. With the two V100 that no guarantee covers they
-#: are room for the second one, an opportunistic gang of four: what else is opportunistic there, and is not
-#: moved to P100 soon, is short.
+#: wait, fail, are done soon or are held. Vision keeps two V100 for the first job of a user who tries it
+#: (README.md): `digits-next` needs all four, and goes behind others. Together with the two V100 that no
+#: guarantee covers they have room for the second one, an opportunistic gang of four: other opportunistic jobs
+#: there are short, unless they move to P100 soon.
 JOBS: Sequence[DemoJob] = (
     DemoJob(tenant="vision", name="digits-quick", options="--steps 150 --step-seconds 0.1", gpu_model="V100"),
     DemoJob(
@@ -363,5 +365,5 @@ def stream_job(number: int) -> DemoJob:
         return replace(job, example="gang.yaml", replicas=2, gpu_model=own, fields=fields)
     if kind < 0.95:
         return replace(job, gpus=dice.choice((1, 1, 2)))
-    # Now and then somebody makes a mistake.
+    # Now and then a user makes a mistake.
     return replace(job, options="--batch 3")

@@ -1,4 +1,4 @@
-"""Every table of the scheduler, for Django, and for tests and scripts that look at many of them.
+"""Every table of the scheduler, for Django, and for tests and scripts that read many of them.
 
 Each slice declares its own. Facts are declared once more, as values, in `core.model.snapshot`.
 """

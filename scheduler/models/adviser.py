@@ -1,5 +1,6 @@
-"""What simulations of the past told: who waits longer here than in a private cluster, which cells each
-virtual cluster should get, and what elasticity saved."""
+"""Results of simulations of the past: which jobs wait longer here than in a private cluster, which cells each
+virtual cluster should get, and what elasticity saved.
+"""
 
 from uuid import uuid4
 
@@ -30,11 +31,11 @@ class AnomalyReport(models.Model):
     hours = models.FloatField()
     #: Why it failed: a sentence.
     problem = models.TextField(blank=True)
-    #: Of what is in `found`, which outlives a new question until that is answered.
+    #: When `found` was made, which outlives a new question until that is answered.
     made_at = models.DateTimeField(null=True)
     since = models.DateTimeField(null=True)
     until = models.DateTimeField(null=True)
-    #: Of all tenants; whoever reads it is shown the names of his own.
+    #: Names of all tenants; each reader sees only those of his own.
     found = models.JSONField(null=True)
 
 
@@ -66,7 +67,7 @@ class ElasticitySavings(models.Model):
     id = models.UUIDField(default=uuid4, unique=True)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     asked_at = models.DateTimeField()
-    #: Of submissions that are looked at.
+    #: The days of submissions that are simulated.
     days = models.FloatField()
     state = models.CharField(max_length=7, choices=WorkState.choices, default=WorkState.WAITING)
     #: Why there is no answer: a sentence.

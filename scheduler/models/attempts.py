@@ -119,7 +119,7 @@ class AttemptPart(models.Model):
 
     @property
     def succeeded(self) -> bool:
-        """Exited with 0 by itself: not because it was stopped, by whomever or whatever."""
+        """Whether it exited with 0 automatically, not because it was stopped."""
         return self.exit_code == 0 and not self.category
 
 
@@ -154,7 +154,7 @@ class Allocation(models.Model):
     created_at = models.DateTimeField()
     held_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)
-    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    #: Its jobs take turns of this many seconds, the others frozen in place; None: they run at the same time.
     slice_seconds = models.FloatField(null=True)
     #: GPUs of its last replicas that are beyond what its virtual cluster is guaranteed.
     opportunistic_gpus = models.PositiveIntegerField(default=0, db_default=0)
@@ -217,10 +217,10 @@ class TrainingProgress(models.Model):
     attempt = models.BigIntegerField()
     sequence = models.PositiveIntegerField()
     at = models.FloatField()
-    #: Done so far, and in all (0: not told).
+    #: Done so far, and in all (0: not reported).
     epoch = models.FloatField()
     epochs = models.FloatField()
-    #: 0: not told.
+    #: 0: not reported.
     batch_size = models.BigIntegerField()
     seen = models.JSONField(default=dict)
 
@@ -238,7 +238,7 @@ class JobScaling(models.Model):
     limits = models.JSONField()
     #: [size, local batch, accumulation, learning-rate factor] that it has now.
     batch = models.JSONField()
-    #: [squared norm, variance] of the gradient at the initial batch; null: not told.
+    #: [squared norm, variance] of the gradient at the initial batch; null: not reported.
     noise = models.JSONField(null=True)
     times = models.JSONField(default=list)
     most_replicas = models.PositiveIntegerField(default=0)

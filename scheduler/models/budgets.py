@@ -27,7 +27,7 @@ class BudgetAction(models.TextChoices):
 
 
 class Terms(models.Model):
-    """What somebody set, and below it what was found when the budget was last looked at."""
+    """What a person set, and below it what was found when the budget was last checked."""
 
     amount = models.FloatField()
     unit = models.CharField(max_length=9, choices=BudgetUnit.choices, default=BudgetUnit.GPU_HOURS)
@@ -36,10 +36,10 @@ class Terms(models.Model):
     #: Nothing before this counts.
     starts_at = models.DateTimeField()
 
-    #: The period that was looked at last; without end when the period is "none".
+    #: The period that was checked last; without end when the period is "none".
     period_starts_at = models.DateTimeField()
     period_ends_at = models.DateTimeField(null=True)
-    #: The highest of `budgets.services.THRESHOLDS` that was told of in it, in percent.
+    #: The highest of `budgets.services.THRESHOLDS` that was reported in it, in percent.
     told_percent = models.PositiveSmallIntegerField(default=0)
     #: All of it is used up, so that nothing may start when the action is "hold".
     is_spent = models.BooleanField(default=False)

@@ -4,7 +4,7 @@ from django.db import models
 
 from tenants.models import Tenant
 
-#: Kinds of which somebody may want to be told (`services.notices`); the others are never looked at.
+#: Kinds that may be of interest to users (`services.notices`); the others are never read.
 TOLD_KINDS = (
     "attempt.ended",
     "attempt.maintenance",
@@ -24,8 +24,9 @@ TOLD_KINDS = (
 
 
 class Event(models.Model):
-    """`subject` is "job", "attempt", "node", "virtual_cluster", "quota"...; ids are kept as plain
-    numbers so that history outlives what it tells of."""
+    """`subject` is "job", "attempt", "node", "virtual_cluster", "quota"...; ids are kept as plain numbers so
+    that history outlives its objects.
+    """
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=40)
@@ -41,7 +42,8 @@ class Event(models.Model):
     actor = models.CharField(max_length=80, blank=True)
     message = models.CharField(max_length=500, blank=True)
     data = models.JSONField(default=dict)
-    #: Whoever wants to know of it was written a notice. Stays false where the kind is of no interest.
+    #: Whether notices of it were written to the users concerned. Stays false where the kind is of no
+    #: interest.
     told = models.BooleanField(default=False, db_default=False)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Rules by which the site tells its own failures from others."""
+"""Rules by which the site distinguishes its own failures."""
 
 from django.db import models
 from django.db.models import Q

@@ -1,6 +1,6 @@
 """What tenants of virtual clusters were entitled to and received, and where sharing cost one something.
 
-Virtual clusters and tenants are kept by name, so that history outlives what it tells of.
+Virtual clusters and tenants are kept by name, so that history outlives them.
 """
 
 from django.db import models

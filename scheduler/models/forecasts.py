@@ -7,7 +7,7 @@ from django.db import models
 
 
 class Forecast(models.Model):
-    """When each waiting job will start, as foreseen from the facts right after a round."""
+    """When each waiting job will start, as predicted from the facts right after a round."""
 
     round_number = models.PositiveBigIntegerField(primary_key=True)
     made_at = models.DateTimeField()
@@ -36,7 +36,7 @@ class WhatIf(models.Model):
     #: Checked already: see `scheduler.rounds.questions`.
     question = models.JSONField()
     state = models.CharField(max_length=7, choices=WhatIfState.choices, default=WhatIfState.WAITING)
-    #: Of all tenants; whoever reads it is shown his own.
+    #: The answer for all tenants; each reader sees only that of his own.
     answer = models.JSONField(null=True)
     #: Why there is none: a sentence, and the fields that are wrong.
     problem = models.TextField(blank=True)

@@ -44,7 +44,7 @@ class Job(models.Model):
         Archive, null=True, on_delete=models.PROTECT, related_name="jobs", db_index=False
     )
 
-    #: Of a task of an array: the array's number, which is that of its first task.
+    #: For a task of an array: the array's number, which is that of its first task.
     array_id = models.BigIntegerField(null=True)
     #: {"index": its own, "size": tasks of the array, "at_most": how many run at once, or null}.
     array = models.JSONField(null=True)
@@ -65,7 +65,7 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=choices_of(JobState), default=JobState.QUEUED)
     held = models.BooleanField(default=False)
     cancelling = models.BooleanField(default=False)
-    #: No attempt before this: its begin, as `spec` says it, or back-off after a failure.
+    #: No attempt before this: its begin, as `spec` states it, or back-off after a failure.
     eligible_at = models.DateTimeField(null=True)
     #: Since when it could be started, after it ran, was on hold or waited for other jobs; None: all along.
     waits_since = models.DateTimeField(null=True)
@@ -163,7 +163,7 @@ class Dependency(models.Model):
     state = models.CharField(
         max_length=7, choices=choices_of(DependencyState), default=DependencyState.AWAITED.value
     )
-    #: Rounds have to look at it still.
+    #: Rounds still have to read it.
     is_open = models.BooleanField(default=True)
     #: The job is cancelled when it can not be met any more; else it waits for ever.
     cancels = models.BooleanField(default=True)
@@ -179,15 +179,16 @@ class Explanation(models.Model):
         "scheduler.Job", on_delete=models.CASCADE, primary_key=True, related_name="explanation"
     )
     reasons = models.JSONField()
-    #: Of `reasons`, so that a round can tell what changed without reading all of them.
+    #: Of `reasons`, so that a round can find what changed without reading all of them.
     digest = models.CharField(max_length=16)
     round_number = models.PositiveBigIntegerField()
     decided_at = models.DateTimeField()
 
 
 class QueueOrder(models.Model):
-    """The waiting jobs of a view in the order in which they will be considered: one row a view, so
-    that a job leaving the head does not rewrite a row of everyone behind it."""
+    """The waiting jobs of a view in the order in which they will be considered: one row a view, so that a job
+    leaving the head does not rewrite a row of every job behind it.
+    """
 
     view = models.CharField(max_length=63, primary_key=True)
     jobs = models.JSONField(default=list)

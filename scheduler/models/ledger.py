@@ -10,8 +10,8 @@ class LedgerLine(models.Model):
     """One line, as its round decided it or as a person did it. Fields: docs/ledger.md.
 
     Append-only: a trigger refuses every UPDATE, and every DELETE of a line that is not older than the setting
-    `allot.ledger_kept_since` of the transaction, which only `ledger.services.prune_ledger` sets.
-    Names, not foreign keys: a line outlives what it tells of.
+    `allot.ledger_kept_since` of the transaction, which only `ledger.services.prune_ledger` sets. Names, not
+    foreign keys: a line outlives its objects.
     """
 
     at = models.DateTimeField()
@@ -22,7 +22,7 @@ class LedgerLine(models.Model):
     #: Among the lines of its round and view.
     position = models.PositiveIntegerField(default=0)
     kind = models.CharField(max_length=20)
-    #: Tenants; in the market virtual clusters. Empty: everyone in the view.
+    #: Tenants; in the market virtual clusters. Empty: all in the view.
     party = models.CharField(max_length=63, blank=True)
     counterparty = models.CharField(max_length=63, blank=True)
     jobs = ArrayField(models.BigIntegerField(), default=list)

@@ -1,4 +1,4 @@
-"""Output of jobs, piece by piece, and what of it was removed."""
+"""Output of jobs, piece by piece, and which parts of it were removed."""
 
 from django.db import models
 
@@ -12,7 +12,7 @@ class LogChunk(models.Model):
     rank = models.PositiveIntegerField()
     sequence = models.PositiveIntegerField()
     at = models.DateTimeField()
-    #: As it is shown and searched: what is no UTF-8, and zero bytes, are replaced.
+    #: As it is shown and searched: bytes that are not UTF-8, and zero bytes, are replaced.
     text = models.TextField()
     #: The bytes themselves where the text does not say them.
     raw = models.BinaryField(null=True)

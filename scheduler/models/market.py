@@ -1,8 +1,8 @@
 """The market between virtual clusters: offers, loans and rules, and the credits that are paid.
 
 Money is whole millicredits. It moves by rows of `CreditTransfer` alone, each of which names both sides, and
-triggers of the database (migration 0011) keep the balances: nobody can write a balance, or change or delete
-a transfer. So all accounts together hold exactly 0 always, the bank owing what it has granted.
+triggers of the database (migration 0011) keep the balances: no account can write a balance, or change or
+delete a transfer. So all accounts together hold exactly 0 always, the bank owing what it has granted.
 """
 
 from datetime import datetime
@@ -52,7 +52,7 @@ class CreditAccount(models.Model):
 
 
 class Allowance(models.Model):
-    """Credits that a virtual cluster is granted anew each period."""
+    """Credits that a virtual cluster is granted in each period."""
 
     account = models.OneToOneField(
         CreditAccount, on_delete=models.CASCADE, primary_key=True, related_name="allowance"
@@ -83,7 +83,7 @@ class MarketRule(models.Model):
     lot = models.JSONField(null=True)
     idle_seconds = models.FloatField(null=True)
     lend_seconds = models.FloatField(null=True)
-    #: To borrow: of these models; empty: of those that the waiting jobs accept.
+    #: To borrow GPUs of these models; empty: of any that the waiting jobs accept.
     gpu_models = models.JSONField(default=list)
     most_gpus = models.PositiveIntegerField(null=True)
     waiting_seconds = models.FloatField(null=True)
@@ -137,7 +137,7 @@ class Offer(models.Model):
     #: As in events: "user vera", "rule 3".
     made_by = models.CharField(max_length=80)
     made_at = models.DateTimeField()
-    #: When it was taken, withdrawn or expired, and by whom if by anybody.
+    #: When it was taken, withdrawn or expired, and by whom, if by a person or rule.
     closed_at = models.DateTimeField(null=True)
     closed_by = models.CharField(max_length=80, blank=True)
     version = models.PositiveBigIntegerField(default=1)
@@ -168,8 +168,8 @@ OVER_AT = Coalesce("ended_at", "ends_at")
 class Loan(models.Model):
     """An offer that was taken: its lot is the borrower's from `starts_at` until `ends_at`, or `ended_at`.
 
-    Whether it is in force follows from the clock alone; `begun` and `ended_at` are written afterwards by
-    whoever looks what has begun and ended (`market.services.loans`), so that everybody is told once.
+    Whether it is in force follows from the clock alone. The process that checks what has begun and ended
+    (`market.services.loans`) writes `begun` and `ended_at` afterwards, so that each is reported once.
     """
 
     #: Each offer is taken once.
@@ -183,7 +183,7 @@ class Loan(models.Model):
     round_number = models.PositiveBigIntegerField(null=True)
     begun = models.BooleanField(default=False)
     ended_at = models.DateTimeField(null=True)
-    #: Who ended it before its time; empty: nobody.
+    #: Who ended it before its time; empty: it was not ended.
     ended_by = models.CharField(max_length=80, blank=True)
     version = models.PositiveBigIntegerField(default=1)
 
@@ -228,7 +228,7 @@ class CreditTransfer(models.Model):
     #: As in events: "user olga", "rule 3", "allowance".
     by = models.CharField(max_length=80)
     round_number = models.PositiveBigIntegerField(null=True)
-    #: Of an allowance: the instant at which its period begins.
+    #: For an allowance: the instant at which its period begins.
     due_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -33,9 +33,10 @@ class Metrics(models.Model):
 
 
 class NodeMetrics(Metrics):
-    """Of a whole node: {"host": group, "gpus": {index: group}}, in readings also what each attempt used:
-    {"parts": {attempt id: {rank: group}}}, and the bytes that each occupied on GPUs:
-    {"occupied": {attempt id: {index: figure}}}."""
+    """Metrics of a whole node: {"host": group, "gpus": {index: group}}, in readings also what each attempt
+    used: {"parts": {attempt id: {rank: group}}}, and the bytes that each occupied on GPUs: {"occupied":
+    {attempt id: {index: figure}}}.
+    """
 
     pk = models.CompositePrimaryKey("node_id", "seconds", "at")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, db_index=False, related_name="metrics")
@@ -45,8 +46,9 @@ class NodeMetrics(Metrics):
 
 
 class PartMetrics(Metrics):
-    """Of an attempt on one of its nodes: {"gpus": {index: group}, "ranks": {rank: group}}. No readings: these
-    are in the node's."""
+    """Metrics of an attempt on one of its nodes: {"gpus": {index: group}, "ranks": {rank: group}}. No
+    readings: these are in the node's.
+    """
 
     pk = models.CompositePrimaryKey("part_id", "seconds", "at")
     part = models.ForeignKey(AttemptPart, on_delete=models.CASCADE, db_index=False, related_name="metrics")
@@ -65,7 +67,7 @@ class NodePeak(models.Model):
     #: Whose peak that is: ids of allocations.
     allocations = models.JSONField(default=list)
     margin = models.FloatField()
-    #: [allocation, CPUs, bytes of memory] of everybody there, and when that was measured.
+    #: [allocation, CPUs, bytes of memory] of all jobs there, and when that was measured.
     used = models.JSONField(default=list)
     measured_at = models.DateTimeField()
 

@@ -15,7 +15,7 @@ NODE_NAME = RegexValidator(
 class GpuModel(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[GPU_MODEL_NAME])
     memory_bytes = models.PositiveBigIntegerField(default=0)
-    #: What one of its GPUs costs for an hour, in whatever unit the operators reckon in.
+    #: What one of its GPUs costs for an hour, in the unit in which the operators count costs.
     price_per_hour = models.FloatField(default=1.0, db_default=1.0)
 
     class Meta:
@@ -119,8 +119,8 @@ class Node(models.Model):
     #: One life of the agent process; its inventory is known for this life.
     boot = models.CharField(max_length=40, blank=True)
     lease_expires_at = models.DateTimeField(null=True)
-    #: Number of the last answer to the agent, drawn before its desired state was read: of two answers
-    #: the one with the higher number was read later, or equals the other.
+    #: Number of the last answer to the agent, drawn before its desired state was read: the answer with the
+    #: higher number was read later than another, or equals it.
     generation = models.PositiveBigIntegerField(default=0)
     #: Grows with every change that the dashboard shows or a round must not miss; not with heartbeats.
     version = models.PositiveBigIntegerField(default=1)

@@ -1,4 +1,4 @@
-"""Who wants to be told of what, and what is still to be sent: by e-mail, and to webhooks.
+"""Which events each user and webhook gets, and what is still to be sent: by e-mail, and to webhooks.
 
 The events themselves are the outbox (`Event.told`): nothing is lost between a change and its notices.
 """
@@ -14,7 +14,7 @@ from tenants.models import Tenant
 
 
 class JobNotices(models.TextChoices):
-    """Of which of one's own jobs' events one is told by e-mail."""
+    """The events of a user's own jobs that are sent to the user by e-mail."""
 
     ALL = "all", "All: start, end, failure, preemption"
     FAILURES = "failures", "Failures, and jobs that seem stuck"
@@ -28,16 +28,16 @@ class NotificationSettings(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notifications"
     )
     jobs = models.CharField(max_length=8, choices=JobNotices.choices, default=JobNotices.FAILURES)
-    #: Of the tenants whose admin one is: budgets, webhooks that were switched off.
+    #: Events of the tenants whose admin one is: budgets, webhooks that were switched off.
     tenants = models.BooleanField(default=True)
-    #: Of the whole cluster, for operators: nodes lost and cordoned.
+    #: Events of the whole cluster, for operators: nodes lost and cordoned.
     cluster = models.BooleanField(default=True)
     #: No mail before this: one a minute, and back-off after a failure.
     mail_not_before = models.DateTimeField(null=True)
     #: Mails in a row that could not be sent, and why the last one could not.
     mail_failures = models.PositiveIntegerField(default=0)
     mail_problem = models.CharField(max_length=300, blank=True)
-    #: When a change of address was last to be confirmed: one mail a minute, to anybody.
+    #: When a change of address was last to be confirmed: one mail a minute, to any address.
     confirmation_asked_at = models.DateTimeField(null=True)
 
 
@@ -77,7 +77,7 @@ class EmailNotice(models.Model):
 
 
 class Webhook(models.Model):
-    """An address that is told of a tenant's events, or of all (`tenant` null: the operators')."""
+    """An address that is sent a tenant's events, or all (`tenant` null: the operators')."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="+")
     url = models.CharField(max_length=500)
@@ -92,7 +92,7 @@ class Webhook(models.Model):
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=80)
 
-    #: Whoever sends to it has until then to say how that went; then somebody else may.
+    #: The process that sends to it has until then to record the result; then another may send.
     taken_until = models.DateTimeField(null=True)
     #: Back-off of the receiver as a whole.
     held_until = models.DateTimeField(null=True)

@@ -10,7 +10,7 @@ from tenants.models import Tenant, User, VirtualCluster
 
 
 class ReservationState(models.TextChoices):
-    """What the time makes of a reservation, unless somebody called it off."""
+    """The state of a reservation that follows from the time, unless it was cancelled."""
 
     ANNOUNCED = "announced"
     IN_FORCE = "in_force"

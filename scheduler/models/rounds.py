@@ -33,7 +33,7 @@ class Round(models.Model):
     started = models.PositiveIntegerField(default=0)
     kept = models.PositiveIntegerField(default=0)
     stopped = models.PositiveIntegerField(default=0)
-    #: Of those that were stopped: those that go on elsewhere.
+    #: Those of the stopped that go on elsewhere.
     moved = models.PositiveIntegerField(default=0)
     waiting = models.PositiveIntegerField(default=0)
     dropped = models.JSONField(default=list)

@@ -1,4 +1,4 @@
-"""Who is, or was, inside a running attempt: by a command beside it, or at one of its ports."""
+"""The users who are, or were, inside a running attempt: by a command beside it, or at one of its ports."""
 
 import uuid
 
@@ -23,7 +23,7 @@ class Session(models.Model):
     port = models.CharField(max_length=63, blank=True)
     #: As it was asked for, cut; empty: a shell.
     command = models.CharField(max_length=500, blank=True)
-    #: Where the server process that holds its user's end hears of it (`controlplane.sessions.relay`).
+    #: Where the server process that holds its user's end is reached (`controlplane.sessions.relay`).
     address = models.CharField(max_length=120)
     opened_at = models.DateTimeField()
     joined_at = models.DateTimeField(null=True)
@@ -50,7 +50,7 @@ class PortPass(models.Model):
     port = models.CharField(max_length=63)
     token = models.ForeignKey(Token, on_delete=models.CASCADE, null=True, related_name="+")
     session_key = models.CharField(max_length=40, blank=True)
-    #: Of the ticket, and from when that was taken on of the cookie.
+    #: The key of the ticket, and once that was exchanged the key of the cookie.
     key = models.CharField(max_length=16, unique=True)
     digest = models.BinaryField(max_length=32)
     is_ticket = models.BooleanField(default=True)

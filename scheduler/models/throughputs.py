@@ -12,7 +12,7 @@ MOST_PARTNERS = 206
 
 
 class Setting(models.Model):
-    """A job class, and where and beside whom its gang runs."""
+    """A job class, where its gang runs, and with which partners."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+")
     #: The spec's, or "name:" and the job's name where it states none.
@@ -58,7 +58,7 @@ class SpeedMeasurement(Setting):
 
 
 class SpeedCorrection(Setting):
-    """What a person said a throughput is; it stands until somebody takes it back."""
+    """What a person stated a throughput to be; it stands until a person takes it back."""
 
     value = models.FloatField()
     reason = models.CharField(max_length=200, blank=True)
@@ -77,7 +77,7 @@ class SpeedCorrection(Setting):
 
 
 class InterferenceFit(models.Model):
-    """What measured pairs tell of others, as it was fitted last (`core.perf.interference`): one row."""
+    """What measured pairs predict of others, as it was fitted last (`core.perf.interference`): one row."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     #: The fields of each `core.model.interference.Branch`.

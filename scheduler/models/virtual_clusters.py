@@ -6,7 +6,7 @@ from django.db.models import Q
 from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, OVERCOMMIT_PREDICTED, USUAL_MARGIN
 from tenants.models import VirtualCluster
 
-#: Six hours: a policy rules what is waited for less, and nobody waits for days.
+#: Six hours: the policy decides on shorter waits, and no job waits for days.
 LONGEST_WAIT_SECONDS = 6 * 3_600.0
 
 

@@ -1,4 +1,4 @@
-"""Nodes: everybody signed in sees them, operators manage them."""
+"""Nodes: all signed-in users see them, operators manage them."""
 
 from typing import Any
 

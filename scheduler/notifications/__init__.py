@@ -1,1 +1,1 @@
-"""What people and other systems are told of: mail, webhooks, the audit log's receivers."""
+"""What is sent to people and other systems: mail, webhooks, the audit log's receivers."""

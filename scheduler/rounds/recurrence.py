@@ -9,7 +9,7 @@ from scheduler.core.perf.recurrence import Like, Recurrence
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobspec.shape import shape_of
 
-#: Newest jobs that are looked at, so that the query costs the same however long the history is.
+#: The most newest jobs that are read, so that the query costs the same however long the history is.
 JOBS_MOST = 10_000
 _GOOD_FOR_SECONDS = 60.0
 

@@ -44,7 +44,8 @@ def resize_words(
     takers: Mapping[GpuId, Collection[JobId]],
     givers: Mapping[GpuId, AllocationId],
 ) -> str:
-    """Say from how many GPUs to how many, and why: `Resized from 2 to 4 GPUs: there were idle GPUs for it.`
+    """Return the old and new number of GPUs, and why:
+    `Resized from 2 to 4 GPUs: there were idle GPUs for it.`
 
     `had`: the GPUs of each replica so far. `takers`: the jobs that get each GPU in the round; `givers`: the
     allocations that have it until then.

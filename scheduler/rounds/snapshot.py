@@ -83,7 +83,7 @@ SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model
        coalesce(b.is_spent AND b.action = 'hold', false), extract(epoch FROM b.period_ends_at)::float8
 FROM tenants_tenant t LEFT JOIN scheduler_budget b ON b.tenant_id = t.id ORDER BY name
 """
-# Of both tables few rows or none: only who has limits is listed.
+# Both tables have few rows or none: only users with limits are listed.
 _USER_LIMITS = """
 SELECT t.name, u.username, q.gpus, q.cpus, q.memory_bytes, coalesce(b.is_spent AND b.action = 'hold', false),
        extract(epoch FROM b.period_ends_at)::float8
@@ -94,7 +94,7 @@ WHERE q.membership_id IS NOT NULL OR (b.is_spent AND b.action = 'hold') ORDER BY
 """
 
 
-# Only `fgd` asks, and it looks at the newest sample alone.
+# Only `fgd` asks, and it reads the newest sample alone.
 _WORKLOAD = """
 SELECT details -> 'kinds' FROM scheduler_fragmentationsample
 WHERE details IS NOT NULL AND (

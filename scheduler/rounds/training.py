@@ -17,7 +17,7 @@ from scheduler.models.throughputs import ClassProfile
 _UNENDED = ("queued", "running")
 #: Profiles of job classes that are read in a round: those measured last.
 CLASS_PROFILES_MOST = 5_000
-# Asked in every round: where no policy looks at losses, this saves a search of all progress lines.
+# Asked in every round: where no policy reads losses, this saves a search of all progress lines.
 _IS_LOOKED_AT = """
 SELECT EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE policy = ANY(%(names)s))
        OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_policy = ANY(%(names)s))
@@ -72,7 +72,7 @@ def is_looked_at(cursor: Any, what: str) -> bool:
 
 
 def read_losses(cursor: Any) -> dict[int, Losses]:
-    """Read (step, loss) of the jobs whose policy looks at them, by job: most policies do not."""
+    """Read (step, loss) of the jobs whose policy reads them, by job: most policies do not."""
     if not is_looked_at(cursor, "reads_losses"):
         return {}
     names = [name for name, policy in POLICIES.items() if getattr(policy, "reads_losses", False)]

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: Turns of a loop within which an exception that waits for this thread has arrived.
 _MOMENTS = 100
-#: How often a turn is looked at, as a part of what it may take, and at most.
+#: How often a turn is checked, as a part of what it may take, and at most.
 _LOOKS, _LONGEST_PAUSE_SECONDS = 10, 0.25
 
 

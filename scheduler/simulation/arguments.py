@@ -265,7 +265,7 @@ def pair_of(option: str, text: str) -> tuple[str, str]:
 
 
 def number_of(option: str, name: str, text: str) -> float:
-    """Return the number that an option gives to a name; raise InputError when it is none."""
+    """Return the number that an option gives to a name; raise InputError when it is not a number."""
     try:
         return float(text)
     except ValueError:

@@ -60,7 +60,7 @@ def refuse_autoscaling(terms: Autoscaling, cluster: ClusterSpec, rounds: str, *,
 
 
 def service_words(result: Result) -> str:
-    """Say what an autoscaled run cost and how long its jobs took; empty for another."""
+    """Return what an autoscaled run cost and how long its jobs took; empty for another."""
     if not result.is_autoscaled or result.node_seconds is None or result.all_node_seconds is None:
         return ""
     times = [job.completion_seconds for job in result.jobs if job.completion_seconds is not None]

@@ -193,7 +193,7 @@ def _advice(order: argparse.Namespace, demands: Demands) -> Advice:
     arrivals = experiment.workload.arrivals
     last = max((arrival.job.submitted_at for arrival in arrivals), default=0.0)
     since = 0.0 if order.days is None else max(0.0, last - order.days * DAY_SECONDS)
-    # Jobs from before the window would be there only for a while; they are told apart by their submission.
+    # Jobs from before the window would be there only for a while; their submission distinguishes them.
     recent = [arrival for arrival in arrivals if arrival.job.submitted_at >= since]
     return advise(
         replace(experiment.facts(), now=since, cells=None),

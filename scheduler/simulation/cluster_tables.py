@@ -1,11 +1,10 @@
-"""Clusters in the tables that were published with traces; the header tells which it is.
+"""Clusters in the tables that were published with traces; the header shows which it is.
 
 - Philly: machineId, number of GPUs, single GPU mem (24GB), or machine_id, num_gpus[, gpu_mem_gb]: one row a
   machine; models are named by their memory;
 - openb (Alibaba): sn, cpu_milli, memory_mib, gpu, model: one row a node;
 - Tiresias: num_switch, num_node_p_switch, num_gpu_p_node, num_cpu_p_node, mem_p_node (GB): one row, and a
-rack
-  for each switch;
+  rack for each switch;
 - Lucid and Helios: a virtual cluster and its number of nodes a row (columns "" or vc, and num or node num);
 - Helios: date, a column a virtual cluster, total: the GPUs on each day, of which the last is taken.
 
@@ -27,7 +26,7 @@ from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_c
 
 GPU = "gpu"
 _MIB, _GB = 2**20, 10**9
-#: Of the longest number that is believed.
+#: The digits of the longest number that is believed.
 _DIGITS = 12
 Row = tuple[str, dict[str, str]]
 _PHILLYS_OWN = ("machineId", "number of GPUs", "single GPU mem")

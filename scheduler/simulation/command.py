@@ -111,7 +111,7 @@ def _warn(problems: Sequence[str], console: Console) -> None:
 
 
 def _say_left_out(sentences: Iterable[str], console: Console) -> None:
-    """Say what is not simulated, each once."""
+    """Print what is not simulated, each once."""
     for sentence in dict.fromkeys(sentences):
         console.print(sentence, style="yellow", markup=False, soft_wrap=True)
 
@@ -213,7 +213,7 @@ def _progress(console: Console, quiet: bool) -> Progress:
 
 
 def _label(case: Case, cases: Sequence[Case]) -> str:
-    """Return what tells this case from the others."""
+    """Return what distinguishes this case from the others."""
     words = [case.policy]
     if len({each.seed for each in cases}) > 1:
         words.append(f"seed {case.seed}")
@@ -250,7 +250,7 @@ def _tell(
 
 
 def _say_faults(results: Sequence[Result], console: Console) -> None:
-    """Say of runs that did not come to their end why not."""
+    """Print why runs that did not come to their end did not."""
     for result in results:
         if result.cut_short:
             console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)

@@ -21,7 +21,7 @@ from scheduler.simulation.gavel.choices import rules_named, shares_named
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
 
-#: Seconds between rounds unless told otherwise; a minute is what most papers use.
+#: Seconds between rounds by default; a minute is what most papers use.
 ROUND_SECONDS = 60.0
 DEFAULT_POLICY = "fifo"
 
@@ -62,7 +62,7 @@ class Experiment:
             make_placer(self.placer)
 
     def facts(self) -> Snapshot:
-        """Return how things stand at the beginning: the cluster, and nobody on it."""
+        """Return how things stand at the beginning: the empty cluster."""
         clusters = self.cluster.virtual_clusters
         taken = [vc.name for vc in clusters if vc.name in (SPARE, CELLS)]
         if taken:
@@ -107,7 +107,9 @@ class Experiment:
         return tables.pair_speeds(applications, models), tables.group_speeds(applications, models)
 
     def _interference(self, pairs: Iterable[PairSpeeds]) -> tuple[Branch, ...]:
-        """Return what measured pairs tell of others by their profiles, where anybody may go by it."""
+        """Return what measured pairs predict of others by their profiles, where a virtual cluster
+        may use it.
+        """
         if all(vc.sharing != SHARE_FREE for vc in self.cluster.virtual_clusters):
             return ()
         profiles = {

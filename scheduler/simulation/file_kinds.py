@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-#: Beginnings of files that are no text, and what these are.
+#: Beginnings of files that are not text, and what these are.
 _BEGINNINGS = (
     (codecs.BOM_UTF32_LE, "is text in UTF-32; save it as UTF-8"),
     (codecs.BOM_UTF32_BE, "is text in UTF-32; save it as UTF-8"),
@@ -25,7 +25,7 @@ _ESCAPED = re.compile("[\udc80-\udcff]")
 
 
 def not_text(data: bytes) -> str:
-    """Say what data is instead of UTF-8; empty when it may be that."""
+    """Return what data is instead of UTF-8; empty when it may be that."""
     for beginning, words in _BEGINNINGS:
         if data.startswith(beginning):
             return words
@@ -53,14 +53,14 @@ def has_bad_bytes(text: str) -> bool:
 
 
 def json_fault(error: ValueError | RecursionError) -> tuple[str, int | None]:
-    """Say what is wrong with JSON, and where; a number of thousands of digits has no place."""
+    """Return what is wrong with JSON, and where; a number of thousands of digits has no place."""
     if isinstance(error, json.JSONDecodeError):
         return error.msg, error.pos
     return ("it is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"), None
 
 
 def not_a_table(columns: Sequence[str]) -> str:
-    """Say what the first line is instead of names divided by commas; empty when it may be that."""
+    """Return what the first line is instead of names divided by commas; empty when it may be that."""
     if columns and columns[0].lstrip()[:1] in ("{", "["):
         return "is JSON; it must be a table that begins with a header"
     if len(columns) == 1:

@@ -71,7 +71,7 @@ def fit(workload: Workload) -> GeneratorSpec:
 
 
 def _size(job: Job) -> float:
-    """Return its GPUs, or the part of one; of a gang with several parts, the GPUs that it is on."""
+    """Return its GPUs, or the part of one; for a gang with several parts, the GPUs that it is on."""
     return amount(job.tasks) if job.has_parts and job.gpus == 1 else job.gpus
 
 
@@ -133,7 +133,7 @@ def log_normal(durations: Sequence[float]) -> LogNormal:
         return LogNormal(median_seconds=mean, sigma=0.0)
     low, high = 0.0, _WIDEST_SIGMA
     if _mean_cut(middle, high, most) < mean:
-        # So many are near the longest that no cut log-normal has this mean: do not cut.
+        # Too many are near the longest for any cut log-normal to have this mean: do not cut.
         return LogNormal(median_seconds=middle, sigma=math.sqrt(2 * math.log(mean / middle)))
     for _ in range(60):
         sigma = (low + high) / 2

@@ -45,7 +45,7 @@ def generate(
 ) -> Workload:
     """Return the workload of this spec and seed; the same two give the same workload.
 
-    `options` says what the scheduler is told (estimates) and how gangs are split, as for traces; with its
+    `options` states what the scheduler sees (estimates) and how gangs are split, as for traces; with its
     throughput table every job knows its rates by GPU model.
     """
     options = options or TraceOptions(seed=seed)

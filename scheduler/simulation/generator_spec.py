@@ -116,7 +116,7 @@ class Arrivals(Struct, frozen=True, kw_only=True):
             yield at
 
     def _next(self, at: float, expected: float) -> float:
-        """Return when so many jobs are expected after `at`: the rate is constant within each hour."""
+        """Return when `expected` jobs are expected after `at`: the rate is constant within each hour."""
         while True:
             hour = math.floor(at / HOUR_SECONDS)
             ends = (hour + 1) * HOUR_SECONDS

@@ -68,7 +68,7 @@ def count_gpus(nodes: tuple[Node, ...]) -> dict[str, int]:
 
 
 def one_virtual_cluster(nodes: tuple[Node, ...]) -> tuple[VirtualCluster, ...]:
-    """Return the one virtual cluster that owns everything and is open to everyone."""
+    """Return the one virtual cluster that owns everything and is open to all tenants."""
     return (VirtualCluster(name=ONLY_VIRTUAL_CLUSTER, guaranteed=count_gpus(nodes)),)
 
 

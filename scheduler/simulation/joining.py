@@ -1,4 +1,6 @@
-"""Who of a workload is who in a cluster, before the two can be simulated together."""
+"""How the tenants and virtual clusters of a workload map to those of a cluster, before the two are simulated
+together.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,9 @@ def join(cluster: ClusterSpec, workload: Workload, *, strict: bool = False) -> t
     """Make every tenant of the workload known, and a member where it submits.
 
     In a cluster with one virtual cluster every job goes there. With several, jobs that name another one are
-    left out, which the workload says; with `strict` they raise ClusterError, as do entries of the cluster
-    that were left out. A virtual cluster without
-    members is open: whoever submits to it is one, of weight 1. Tenants that the cluster does not name have
-    no quota.
+    left out, which the workload reports; with `strict` they raise ClusterError, as do entries of the cluster
+    that were left out. A virtual cluster without members is open: every tenant that submits to it is a
+    member, of weight 1. Tenants that the cluster does not name have no quota.
     """
     names = [vc.name for vc in cluster.virtual_clusters]
     named = sorted({arrival.job.virtual_cluster for arrival in workload.arrivals})
@@ -68,7 +69,7 @@ def _moved(workload: Workload, to: str, strangers: Sequence[str]) -> Workload:
 
 
 def _without(workload: Workload, strangers: Sequence[str]) -> Workload:
-    """Leave out the jobs of these virtual clusters; the others are numbered and timed anew."""
+    """Leave out the jobs of these virtual clusters; the others are numbered and timed again."""
     left = [arrival for arrival in workload.arrivals if arrival.job.virtual_cluster not in strangers]
     origin = left[0].job.submitted_at if left else 0.0
     arrivals = tuple(

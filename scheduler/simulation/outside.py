@@ -1,7 +1,7 @@
 """Policies and placers named by where their class is: `package.module:Class[:parameter=value,...]`.
 
-For trying one that is not installed as a plug-in. Only the command line takes it: whoever types it may run
-any code here.
+For trying one that is not installed as a plug-in. Only the command line accepts it: anyone who can type it
+may run any code here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def policy_text(text: str) -> str:
     """Return the text of a policy; one that names a class is known by the class's name from then on.
 
-    Raises UnknownPlugin where there is no such class, it is no policy, or another policy has that name.
+    Raises UnknownPlugin where there is no such class, it is not a policy, or another policy has that name.
     """
     return _known(text, POLICIES, "allocate")
 

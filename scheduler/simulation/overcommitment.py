@@ -6,7 +6,7 @@ from scheduler.core.sim.result import Result
 
 
 def lending_words(result: Result) -> str:
-    """Say how often more was used than was predicted, and how many jobs ran by it; empty: none."""
+    """Return how often more was used than was predicted, and how many jobs ran by it; empty: none."""
     if not result.peak_samples:
         return ""
     rate = result.peaks_exceeded / result.peak_samples

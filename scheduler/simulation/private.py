@@ -18,7 +18,7 @@ from scheduler.core.sim.workload import Arrival
 
 OnRound = Callable[[Engine, Sequence[ViewOutcome], Plan], None]
 
-#: Of a simulation: a job that starts within so many rounds of its private start is not late.
+#: A job of a simulation that starts within this many rounds of its private start is not late.
 TOLERANCE_ROUNDS = 1.0
 
 

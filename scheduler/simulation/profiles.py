@@ -77,7 +77,7 @@ class Application:
         return max(self.epochs)
 
     def progress_at(self, epoch: int) -> float:
-        """Return the progress with which so many epochs are over: the least of all batches."""
+        """Return the progress with which this many epochs are over: the least of all batches."""
         return 0.0 if epoch == 0 else min(measured[epoch - 1].progress for measured in self.epochs.values())
 
     def iterations_at(self, batch: int, epoch: int) -> float:

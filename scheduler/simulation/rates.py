@@ -1,4 +1,4 @@
-"""How fast kinds of training job run: on which GPU model, how far apart, and beside whom.
+"""How fast kinds of training job run: on which GPU model, how far apart, and with which partners.
 
 Two readings of measurements are ours: a gain from spreading or sharing is noise and counts as 1, and a gang
 size that was not measured is as relative as the nearest smaller one that was (the smallest, when none is
@@ -88,7 +88,7 @@ class ThroughputTable:
         return None if here is None or not reference else here / reference
 
     def locality(self, application: str, gpus: int, nodes: int, gpu_model: str | None = None) -> float | None:
-        """Return the speed of a gang on so many nodes, relative to as few as possible; at most 1.
+        """Return the speed of a gang on `nodes` nodes, relative to as few as possible; at most 1.
 
         Measured by number of nodes where known: linear between two, the last beyond. Otherwise by the single
         "spread" measurement of this model (the reference model when none is given).

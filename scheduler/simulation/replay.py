@@ -1,4 +1,4 @@
-"""A scenario told round by round: what happened, what was decided, and why the others wait."""
+"""A scenario, reported round by round: what happened, what was decided, and why the others wait."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _Printer:
         self._why = why
 
     def _tell_of_nodes(self, engine: Engine) -> None:
-        """Say how many nodes take work, where autoscaling changed that."""
+        """Print how many nodes take work, where autoscaling changed that."""
         if engine.autoscaler is not None and self._closed != engine.autoscaler.closed:
             self._closed = engine.autoscaler.closed
             nodes = engine.round_engine.facts.frame.nodes
@@ -109,7 +109,7 @@ class _Printer:
             self._output.write(f"{engine.now:>10g}  in service: {', '.join(names)}\n")
 
     def _tell_of_loans(self, engine: Engine) -> None:
-        """Say which loans have begun and ended since the last round."""
+        """Print which loans have begun and ended since the last round."""
         lending = engine.round_engine.facts.frame.lending
         loans = {loan.id: loan for loan in active(lending.loans if lending else (), engine.now)}
         for verb, some, others in (("ends", self._loans, loans), ("begins", loans, self._loans)):

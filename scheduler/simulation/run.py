@@ -72,7 +72,7 @@ def simulate(
             cut_short = "it was interrupted"
             return True
         if experiment.window is not None:
-            # From the back: the last to end is looked at until it has.
+            # From the back: the last to end is checked until it has.
             while measured and _has_ended(engine, measured[-1]):
                 measured.pop()
             return not measured
@@ -83,7 +83,7 @@ def simulate(
     elapsed, passed = time.process_time() - began, time.perf_counter() - began_at
     if left and not cut_short and experiment.window is None:
         cut_short = left
-    # Ends that were foreseen and did not come may lie far behind the last job.
+    # Predicted ends that did not come may lie far behind the last job.
     ended_at = engine.now if engine.round_engine.facts.jobs else engine.happened_at
     all_node_seconds = None
     if not experiment.cluster.pools:
@@ -226,7 +226,7 @@ def _named(found: set[str], given: str) -> str:
 
 
 def _about(experiment: Experiment) -> list[str]:
-    """Say under which rules it ran."""
+    """Return under which rules it ran."""
     rules = experiment.rules
     said = []
     costs = rules.costs

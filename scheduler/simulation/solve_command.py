@@ -27,13 +27,14 @@ PARAMETERS: Mapping[str, Any] = {
     "parts": 1,
     "seed": 0,
 }
-#: A table on a terminal shows so many jobs.
+#: The most jobs that a table on a terminal shows.
 SHOWN = 50
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line says; return the exit code: 1 for an instance with mistakes or an objective
-    that can not be had, 2 for a file that can not be read or a policy that there is not."""
+    """Do what the command line asks; return the exit code: 1 for an instance with mistakes or an objective
+    that is not possible, 2 for a file that can not be read or a policy that there is not.
+    """
     order = _parser().parse_args(arguments)
     try:
         parameters = parameters_of(order.policy)
@@ -99,7 +100,7 @@ def parameters_of(policy: str) -> dict[str, Any]:
 
 
 def read_json(file: str) -> Any:
-    """Return what a JSON file holds; raise InputError with the line when it is none, or OSError."""
+    """Return what a JSON file holds; raise InputError with the line when it is not JSON, or OSError."""
     try:
         return json.loads(Path(file).read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
@@ -109,7 +110,7 @@ def read_json(file: str) -> Any:
 
 
 def described(solution: Solution, objective: str, seconds: float) -> str:
-    """Return a solution for people: the objective, the models, the jobs, and who is left out."""
+    """Return a solution for people: the objective, the models, the jobs, and those that are left out."""
     instance = solution.instance
     meaning = OBJECTIVES[objective]().meaning
     lines = [

@@ -1,7 +1,7 @@
 """Many simulations: every policy with every seed and parameter, in processes of this machine or elsewhere.
 
 An experiment is described by plain values (`Case`), so that it can be sent to another process or a Celery
-worker; whoever runs it reads the files anew and gives the same result.
+worker. A process that runs it reads the files again and gives the same result.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Case:
     costs: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
     locality: float = 1.0
-    #: Jobs tell of their steps.
+    #: Jobs report their steps.
     steps: bool = False
     #: How jobs with a profile scale, as their scheduler knows it: as measured so far, or the truth.
     goodput: str = "measured"
@@ -224,7 +224,7 @@ def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
 
 
 def _costs(given: Mapping[str, float]) -> Costs:
-    """Return the costs: NAME of all, NAME@GPUS of gangs of so many or more, NAME@KIND[@GPUS] of a kind."""
+    """Return the costs: NAME of all, NAME@GPUS of gangs of at least this size, NAME@KIND[@GPUS] of a kind."""
     plain = _made(Costs, "cost", {name: value for name, value in given.items() if "@" not in name})
     special = []
     for text, seconds in given.items():
@@ -267,7 +267,8 @@ def expand(
     """Return the case with every combination of policy, seed and the values of each axis, in that order.
 
     An axis is a field of Case that holds a number or a text, or one of its costs, failures or autoscaling:
-    "costs.start_seconds". Raises InputError for another axis, or a value that is no number where one belongs.
+    "costs.start_seconds". Raises InputError for another axis, or a value that is not a number where one
+    belongs.
     """
     cases = [replace(case, policy=policy, seed=seed) for policy in policies for seed in seeds]
     for axis, values in axes.items():
@@ -311,7 +312,7 @@ def _with(case: Case, axis: str, text: str) -> Case:
 
 
 def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result]]:
-    """Simulate all cases, so many at a time; yield the place of each and its result as they are done.
+    """Simulate all cases, `processes` at a time; yield the place of each and its result as they are done.
 
     The results are those that `run_case` gives one after another.
     """
@@ -336,7 +337,7 @@ def run_to_file(case: str, target: str) -> None:
         done, content = f"{target}.json", result_to_json(run_case(case_from_json(case)))
     except (InputError, SchedulingError, OSError) as error:
         done, content = f"{target}.error", str(error).encode()
-    # Whole or not at all: whoever waits for the file reads it as soon as it is there.
+    # Whole or not at all: a process that waits for the file reads it as soon as it is there.
     unfinished = Path(f"{done}.part")
     unfinished.write_bytes(content)
     unfinished.rename(done)

@@ -1,4 +1,4 @@
-"""Readers of throughput tables. The content of a file tells which kind it is.
+"""Readers of throughput tables. The content of a file shows which kind it is.
 
 - Gavel's throughput JSON (stanford-futuredata/gavel, OSDI'20): steps/s by GPU model, job type and gang size,
   alone and in pairs, and for gangs that are spread over nodes (`*_unconsolidated`);
@@ -26,16 +26,15 @@ from scheduler.simulation.file_kinds import decoded, json_fault, not_a_table
 from scheduler.simulation.rates import ThroughputTable
 
 _SPREAD = "_unconsolidated"
-#: Of the longest number of GPUs or nodes that is believed.
+#: The digits of the longest number of GPUs or nodes that is believed.
 _DIGITS = 9
 _GAVEL_KEY = re.compile(r"\('(.*)', (\d{1,9})\)")
 
 
 def read_throughputs(path: str | Path, *, reference: str | None = None) -> ThroughputTable:
-    """Read a file of any of the four kinds, which its content tells; raise ThroughputError.
+    """Read a file of any of the four kinds, which its content shows; raise ThroughputError.
 
-    `reference` is the model that counts as 1: v100 for Gavel unless told otherwise, the first one for our
-    CSV.
+    `reference` is the model that counts as 1: by default v100 for Gavel, and the first one for our CSV.
     """
     path = Path(path)
     try:

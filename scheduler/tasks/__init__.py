@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _FORECAST_SECONDS = 50
 #: An account is of a few rounds; what is left over is taken up by the next one.
 _ACCOUNT_SECONDS = 120
-#: Advice tries many private clusters; meanwhile nothing else is foreseen.
+#: Advice tries many private clusters; meanwhile nothing else is predicted.
 _ADVICE_SECONDS = 120
 _RENEWED_AT_ONCE = 10
 _FOR_OPERATORS = "It could not be worked out; operators find the cause in the log."

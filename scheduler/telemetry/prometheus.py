@@ -1,6 +1,6 @@
 """What a monitoring system collects, in Prometheus's text format.
 
-Everything is counted in the database when it is asked for, so that every web process tells the same. There
+Everything is counted in the database when it is asked for, so that every web process answers the same. There
 is a line for each GPU model, each virtual cluster and each node, and none for each job or tenant.
 """
 
@@ -45,7 +45,7 @@ _QUANTILES = (0.5, 0.95, 1.0)
 
 
 class _CollectorUser:
-    """Who presents ALLOT_METRICS_TOKEN: nobody with an account, and this route is all there is for him."""
+    """A client with ALLOT_METRICS_TOKEN: it has no account, and may use this route only."""
 
     is_authenticated = True
 
@@ -71,7 +71,7 @@ class _OneFormat(BaseContentNegotiation):
 
 
 class Metrics(APIView):
-    """For operators, and for whoever has the token of the settings."""
+    """For operators, and for clients with the token of the settings."""
 
     is_heavy = True
     schema = None
@@ -251,7 +251,7 @@ def _overcommitment() -> Iterator[Metric]:
 
 
 def _nodes() -> Iterator[Metric]:
-    """What agents read last; a node that tells nothing any more has no line."""
+    """What agents read last; a node that no longer reports has no line."""
     names = dict(Node.objects.values_list("id", "name"))
     readings = newest_readings(names, database_now())
     labels = ["node", "simulated"]

@@ -26,7 +26,7 @@ from tenants.selectors import Viewer
 
 
 def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
-    """Return the virtual clusters with what of their guarantees, and beyond, is in use."""
+    """Return the virtual clusters with the parts of their guarantees, and beyond, that are in use."""
     ids = list(ids)
     rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related(
         "members__tenant", "guarantees", "preemption_limits", "overcommitment"
@@ -150,7 +150,7 @@ def _violations(rate: ViolationRate | None) -> Representation | None:
 
 
 def _lent_and_borrowed(market: MarketState) -> Mapping[str, Representation]:
-    """Return by virtual cluster what of it others have now, and what it has of others."""
+    """Return by virtual cluster what others have of it now, and what it has of others."""
     found: dict[str, Representation] = defaultdict(lambda: {"lent": [], "borrowed": []})
     for loan in market.active:
         for giver, taker, lot in given_and_got([loan]):

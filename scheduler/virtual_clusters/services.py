@@ -134,14 +134,14 @@ def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> No
 
 
 def lock_guarantees() -> None:
-    """Keep everybody else from changing guarantees or cells until this transaction ends."""
+    """Keep all others from changing guarantees or cells until this transaction ends."""
     # Two operators who each add what still fits must not both succeed.
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
 
 
 def try_lock_guarantees() -> bool:
-    """Do the same unless somebody else is at it; return whether it is done."""
+    """Do the same unless another transaction has it; return whether it is done."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_GUARANTEES_LOCK])
         return bool(cursor.fetchone()[0])
@@ -172,7 +172,7 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
         virtual_cluster=row,
         defaults={"overcommit": desired.overcommit, "margin": desired.overcommit_margin},
     )
-    # What stays as it is is left alone, so that the audit log tells of changes only.
+    # Members that stay are left alone, so that the audit log has changes only.
     row.members.exclude(tenant__name__in=desired.members).delete()
     VirtualClusterMember.objects.bulk_create(
         [
@@ -193,7 +193,7 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
 def guarantees_set(
     row: VirtualCluster, gpus_of: Mapping[str, int], *, models: Collection[str] | None = None
 ) -> None:
-    """Let the guarantees be these, those of other GPU models than `models` aside; 0 is none."""
+    """Set the guarantees to these, those of other GPU models than `models` aside; 0 is none."""
     desired = {model: gpus for model, gpus in gpus_of.items() if gpus}
     others = row.guarantees.exclude(gpu_model__in=desired)
     (others if models is None else others.filter(gpu_model__in=models)).delete()

@@ -33,7 +33,7 @@ class Parameter:
     choices: tuple[Any, ...] = ()
 
     def accepts(self, value: object) -> bool:
-        """Whether a JSON value is of the parameter's type; true and false are no numbers."""
+        """Whether a JSON value is of the parameter's type; true and false are not numbers."""
         if self.choices:
             return value in self.choices
         if self.type == "list":
@@ -99,7 +99,7 @@ def _described(plugins: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPlugin:
-    """A policy or placer as somebody chose it; parameters that are not stated are as usual."""
+    """A policy or placer as a user chose it; parameters that are not stated have their defaults."""
 
     name: str
     #: JSON values by name.
@@ -161,7 +161,7 @@ class PluginKind:
         return ""
 
     def takes(self, name: str) -> str:
-        """Say which parameters there are."""
+        """Return which parameters there are."""
         declared = parameters_of(self.known[name])
         listed = ", ".join(f"{each.name} ({each.type})" for each in declared) or "none"
         return f"parameters of {name}: {listed}"

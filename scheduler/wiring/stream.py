@@ -1,7 +1,7 @@
-"""Tell the dashboards what changed, and wake node agents, once the transaction is committed.
+"""Send the dashboards what changed, and wake node agents, once the transaction is committed.
 
-Objects go out whole with their row version and the page keeps the newest, so a lost, late or doubled
-message is harmless. Nothing here fails what was committed.
+Objects go out whole with their row version and the page keeps the newest, so a lost, late or doubled message
+is harmless. Nothing here fails what was committed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
@@ -20,7 +20,7 @@ OPERATORS = "operators"
 #: Objects per message: keeps one frame well under a browser's and Redis's comfort.
 _BATCH = 100
 
-#: The groups that hear of it, and what they hear.
+#: The groups that get it, and what they get.
 Message = tuple[tuple[str, ...], dict[str, Any]]
 
 
@@ -37,7 +37,7 @@ def log_group(job_id: int) -> str:
 
 
 def wake_nodes(ids: Iterable[int]) -> None:
-    """Let the agents fetch their desired state now rather than with their next report."""
+    """Let the agents fetch their desired state now and not with their next report."""
     on_commit(send, [((node_group(node_id),), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
 
 

@@ -14,8 +14,8 @@ from tenants.after_commit import after_commit
 
 #: The instant at which a round is to start because a plan waits for it.
 _DUE = "allot:round-due"
-#: Such rounds keep this many times the distance that one takes: on a large cluster, where somebody's instant
-#: is always near, the ticks are enough.
+#: Such rounds keep this many times the distance that one takes: on a large cluster, where some instant is
+#: always near, the ticks are enough.
 _ROUND_PART = 10.0
 #: Forecasts and accounts keep this many times the distance that one takes: they are worth little of the
 #: machine's time.
@@ -83,7 +83,7 @@ ACCOUNT = Debounce(
 )
 
 request_round = ROUND.request
-#: Let the waiting jobs' starts be foreseen soon.
+#: Ask for a forecast of the waiting jobs' starts soon.
 request_forecast = FORECAST.request
 #: Let the newest rounds be accounted for soon.
 request_account = ACCOUNT.request
@@ -95,7 +95,8 @@ def request_round_on_commit() -> None:
 
 
 def request_round_at(instant: float, *, now: float, took_seconds: float) -> None:
-    """Let a round start at an instant that a plan waits for, unless a tick comes first; it took so long.
+    """Start a round at an instant that a plan waits for, unless a tick comes first; the last one took
+    `took_seconds`.
 
     Without it what a policy does at an instant would be up to a tick late. One such round is due at a time,
     the earliest.
@@ -111,7 +112,7 @@ def request_round_at(instant: float, *, now: float, took_seconds: float) -> None
 
 @contextmanager
 def forecasting(*, most_ms: int = _FORECASTING_MS) -> Iterator[bool]:
-    """Hold the right to simulate, for at most so long; False when somebody else has it."""
+    """Hold the right to simulate, for `most_ms` at most; False when another process has it."""
     mine = secrets.token_hex(8)
     is_mine = bool(_redis().set(_FORECASTING, mine, nx=True, px=most_ms))
     try:

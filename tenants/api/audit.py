@@ -92,7 +92,9 @@ class AuditEntryOutput(serializers.Serializer[Mapping[str, object]]):
 
 
 class AuditView(ListAPIView[Any]):
-    """Who changed, read or was refused what, from where. For operators; of a tenant for its admins."""
+    """Who changed, read or was refused what, from where. For operators, and for the admins of a tenant the
+    entries of that tenant.
+    """
 
     serializer_class = AuditEntryOutput
     queryset = AuditEntry.objects.none()
@@ -150,7 +152,7 @@ class AuditExport(GenericAPIView[AuditEntry]):
         responses={(200, kind): OpenApiResponse(OpenApiTypes.STR) for kind in _EXPORT_TYPES},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Export all entries that match; whoever goes on behind the last id that he got misses none."""
+        """Export all entries that match; a reader who goes on behind the last id that he got misses none."""
         entries = self.filter_queryset(self.get_queryset())
         text = request.query_params.get("after") or "0"
         if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST_ID):

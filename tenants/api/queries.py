@@ -37,7 +37,7 @@ def _expected(name: str, known: Collection[str]) -> str:
 
 
 class FilterBackend(DjangoFilterBackend):
-    """Filters lists by the filters that a view declares, and refuses what is none of these.
+    """Filters lists by the filters that a view declares, and refuses all others.
 
     What a view reads by itself it declares as `query_serializer` (`scheduler.wiring.rest.checked`).
     """

@@ -35,7 +35,7 @@ JSON_TYPES: Mapping[type[serializers.Field[Any, Any, Any, Any]], tuple[type, ...
 }
 
 
-#: For `extend_schema`, whose annotation knows names only: an empty requirement, which is none.
+#: For `extend_schema`, whose annotation knows names only: an empty requirement, which requires nothing.
 NO_AUTHENTICATION: list[Any] = [{}]
 
 

@@ -173,7 +173,7 @@ class TenantView(Edited):
 
 
 class MembersView(ListAPIView[Membership]):
-    """Who is a member of a tenant, and in which role."""
+    """The members of a tenant, and their roles."""
 
     serializer_class = MemberOutput
     queryset = Membership.objects.none()

@@ -1,4 +1,4 @@
-"""API tokens: one's own, and for operators everybody's."""
+"""API tokens: one's own, and for operators those of all users."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class TokenView(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, key: str) -> Response:
-        """Revoke a token; it ends at once. Operators may revoke anybody's.
+        """Revoke a token; it ends at once. Operators may revoke any user's.
 
         A token without the scope manage revokes itself alone.
         """

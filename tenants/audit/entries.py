@@ -18,12 +18,12 @@ from tenants.models import AuditEntry, Outcome, Tenant, Token, User
 
 log = logging.getLogger(__name__)
 
-#: Who goes on reading the same, or is refused again and again, makes an entry in so many seconds.
+#: A user who goes on reading the same, or is refused again and again, makes one entry in this many seconds.
 _SAME_READ_SECONDS = 600.0
 _REFUSAL_SECONDS = 60.0
 #: Refusals of one caller and kind in that time with entries of their own; those after them are counted.
 REFUSALS_TOLD = 20
-#: Callers that are told apart at a time; more than so many are one crowd.
+#: Callers that are distinguished at a time; further ones count as one crowd.
 _CALLERS = 1_000
 
 
@@ -39,7 +39,7 @@ def record(
     after: Any = None,
     by: Source | None = None,
 ) -> None:
-    """Write an entry; in the transaction of what it tells of, if there is one."""
+    """Write an entry; in the transaction of the change that it records, if there is one."""
     who = by or source()
     AuditEntry.objects.create(
         kind=who.kind,
@@ -95,7 +95,7 @@ ON CONFLICT (object_id, address) WHERE action = 'token.first-use' DO NOTHING
 
 
 def record_read(action: str, *, object_kind: str, object_id: object, subject: str, tenant: Tenant) -> None:
-    """Write down who read what is no business of everybody; who follows a log reads it once."""
+    """Record who read what not all may read; a user who follows a log makes one entry."""
     who = source()
     if _READS.is_new((action, who.actor, who.address, object_kind, str(object_id))):
         record(action, object_kind=object_kind, object_id=object_id, subject=subject, tenant=tenant)
@@ -114,7 +114,7 @@ def record_token_use(token: Token) -> None:
 
 
 class _Refusals:
-    """How often whom was refused what in the minute that goes on."""
+    """How often which caller was refused what in the present minute."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], int] = {}
@@ -146,7 +146,7 @@ _REFUSALS = _Refusals()
 def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
     """Write down that a request was refused: some of each caller's a minute, the others as a number.
 
-    `tried` is the name with which somebody tried to sign in.
+    `tried` is the name with which the caller tried to sign in.
     """
     who = source()
     action = "user.sign-in" if tried else "request.refuse"
@@ -160,12 +160,12 @@ def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
             after = {"status": status, "message": message[:300]}
             record(action, outcome=Outcome.REFUSED, after=after, **about)
     except DatabaseError:
-        # Who was refused stays refused, and is told so.
+        # The refusal stands and is answered all the same.
         log.exception("a refusal could not be written to the audit log")
 
 
 def _account(tried: str) -> dict[str, Any]:
-    # A name that nobody has may be a password in the wrong field.
+    # A name that no user has may be a password in the wrong field.
     user = User.objects.filter(username=tried).first()
     return {
         "object_kind": "user",
@@ -175,7 +175,7 @@ def _account(tried: str) -> dict[str, Any]:
 
 
 def forget_recent() -> None:
-    """Begin anew with what was told already, as after a start."""
+    """Forget what was recorded already, as after a start."""
     _READS.clear()
     _TOKEN_USES.clear()
     _REFUSALS.clear()

@@ -1,4 +1,4 @@
-"""Reading the audit log: who may see what of it, and up to where it is complete."""
+"""Reading the audit log: which entries a viewer may see, and up to where it is complete."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from tenants.selectors import Viewer
 MOST_COUNTED = 100_000
 #: Entries that are read at once.
 PAGE = 500
-#: The database's clock may be set back by so much.
+#: The database's clock may be set back by this much.
 _CLOCK_MARGIN = timedelta(seconds=0.5)
 
-# Who writes an entry has a transaction number before the entry has an id, so that nobody is overlooked here.
+# A writer of an entry has a transaction number before the entry has an id, so that no writer is overlooked
+# here.
 _WRITING_SINCE = """
 SELECT min(xact_start) FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
@@ -41,11 +42,11 @@ def entries_visible(viewer: Viewer) -> QuerySet[AuditEntry]:
 
 
 def complete_until() -> datetime | None:
-    """The instant before which no entry is still to come; None: nobody writes at all.
+    """The instant before which no entry is still to come; None: no process writes at all.
 
-    Ids are drawn before transactions commit, in any order. Entries written before all transactions began that
-    are under way now have none with a lower id still to come after them. Ask before reading, in a statement
-    of its own.
+    Ids are drawn before transactions commit, in any order. Once all transactions that are under way now began
+    after an entry was written, no entry with a lower id than its own is still to come. Ask before reading, in
+    a statement of its own.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WRITING_SINCE)

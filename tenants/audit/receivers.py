@@ -1,4 +1,4 @@
-"""Where the audit log is forwarded to: set by whoever runs the server, not by an account of the platform."""
+"""Where the audit log is forwarded to: set by those who run the server, not by an account of the platform."""
 
 from __future__ import annotations
 

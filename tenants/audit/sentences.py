@@ -7,11 +7,11 @@ from typing import Any
 
 from tenants.models import AuditEntry, Outcome
 
-#: What is told of a change in the sentence itself; the rest is in `before` and `after`.
+#: The fields of a change that are in the sentence itself; the rest is in `before` and `after`.
 _FIELDS_TOLD = 3
 _VALUE_CHARACTERS = 60
 
-#: Who sends a request without credentials, such as a person who accepts an invitation.
+#: The author of a request without credentials, such as a person who accepts an invitation.
 _ANONYMOUS = "somebody who was not signed in"
 
 #: Past tense of the last word of an action, where that is not what `_past` makes of it.
@@ -52,7 +52,7 @@ _WHOLE = {
 
 
 def sentence(entry: AuditEntry) -> str:
-    """Say who did what to what; of a change the first fields, from what to what."""
+    """Return who did what to what; for a change the first fields, from what to what."""
     who = _ANONYMOUS if entry.actor == "nobody" else entry.actor.removeprefix("user ")
     if entry.token:
         who += f" (by token {entry.token})"
@@ -106,7 +106,7 @@ def _details(entry: AuditEntry) -> str:
     if not isinstance(entry.before, dict) or not isinstance(entry.after, dict):
         return ""
     names = sorted({*entry.before, *entry.after})
-    # Who and when stand in front already.
+    # The author and the time stand in front already.
     names = [name for name in names if not name.endswith(("_at", "_by"))] or names
     shown = [_field(name, entry.before, entry.after) for name in names[:_FIELDS_TOLD]]
     more = [f"and {len(names) - _FIELDS_TOLD} more"] if len(names) > _FIELDS_TOLD else []

@@ -1,8 +1,8 @@
-"""Who is behind what is done, and from where: known to Python, and told to the database with each write.
+"""The author of a change, and from where it comes: known to Python, and sent to the database with each write.
 
-The triggers that write the log (`tenants.audit.triggers`) read it from the setting `allot.source`, which is
-set by the very message that carries the write and ends with its transaction: no connection that goes back to
-the pool can take somebody's name along.
+The triggers that write the log (`tenants.audit.triggers`) read it from the setting `allot.source`. The very
+message that carries the write sets it, and it ends with the transaction: no connection that goes back to the
+pool can take a user's name along.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _MOST_CHARACTERS = 200
 
 @dataclass(slots=True)
 class Source:
-    """Filled in as it becomes known; what nobody says anything of is done by the platform itself."""
+    """Filled in as it becomes known; where it stays empty the platform itself acts."""
 
-    #: "user", "token", "node", "system" or, of a request that says nothing of itself, "nobody".
+    #: "user", "token", "node" or "system"; the default for a request without credentials.
     kind: str = "nobody"
     #: As in events: "user vera", "node node-1".
     actor: str = "nobody"
-    #: Key of the API token, which is no secret.
+    #: Key of the API token, which is not secret.
     token: str = ""
     address: str = ""
     #: Method and route, such as "POST api/v1/jobs": not the path itself, which may hold a secret.
     request: str = ""
-    #: The database was told of it.
+    #: Whether the database has it.
     is_set: bool = False
 
     def is_by(self, kind: str, actor: str, *, token: str = "") -> None:
@@ -53,7 +53,7 @@ _CURRENT: ContextVar[Source | None] = ContextVar("source", default=None)
 
 
 def source() -> Source:
-    """Whoever is behind what this thread does now; outside of requests the platform itself."""
+    """The source of what this thread does now; outside of requests the platform itself."""
     return _CURRENT.get() or Source(kind="system", actor="system")
 
 
@@ -82,5 +82,5 @@ def _with_source(
     if params is None:
         sql, params = sql.replace("%", "%%"), ()
     execute(f"SELECT set_config('allot.source', %s, true);\n{sql}", (by.text(), *params), many, context)
-    # The first result is that of the setting; whoever asked waits for that of his own statement.
+    # The first result is that of the setting; the caller waits for that of its own statement.
     context["cursor"].nextset()

@@ -1,4 +1,4 @@
-"""Which tables are audited, and what of them: one line for each model of the project.
+"""Which tables are audited, and which parts of them: one line for each model of the project.
 
 Tables that hold decisions of people are; tables that machines write all the time are not, each with the
 reason. A test fails for a model that is in neither list. Columns are audited unless they are named here, so
@@ -18,7 +18,9 @@ SECRET = re.compile(r"password|secret|digest|hash|seed|cipher|private|(^|_)(key|
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedTable:
-    """How changes of a table are told. `name`, `tenant`, `only` and the conditions are SQL, `r` the row."""
+    """How changes of a table are recorded. `name`, `tenant`, `only` and the conditions are SQL,
+    `r` the row.
+    """
 
     #: What a row is, in the words of docs/architecture.md.
     what: str
@@ -26,7 +28,7 @@ class AuditedTable:
     name: str
     #: Id of the tenant whose admins may see the entry; none: operators only.
     tenant: str = "NULL::bigint"
-    #: Columns that look like secrets and are none.
+    #: Columns that look like secrets and are not.
     shown: tuple[str, ...] = ()
     #: Secrets whose name does not say it.
     hidden: tuple[str, ...] = ()
@@ -34,7 +36,7 @@ class AuditedTable:
     left_out: tuple[str, ...] = ()
     #: Recorded, but no change by themselves.
     unwatched: tuple[str, ...] = ()
-    #: Rows that are told of when they are made or removed.
+    #: Rows that are recorded when they are made or removed.
     only: str = "true"
     #: A change of something unwatched that is one all the same, by `old` and `new`.
     watched_when: str = "false"
@@ -111,7 +113,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         left_out=("last_used_at", "last_used_from", "first_used_at", "first_used_from"),
         changes={"rotate": "old.replaced_by_id IS NULL AND new.replaced_by_id IS NOT NULL"},
     ),
-    # Of its value only that it changed: `sealed` is made of bytes, which are never shown.
+    # Only that its value changed is recorded: `sealed` is made of bytes, which are never shown.
     "tenants.Secret": AuditedTable(
         what="secret",
         name=f"r.name || coalesce(' of ' || {_user()}, '')",
@@ -218,7 +220,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         what="job",
         name="r.name",
         tenant="r.tenant_id",
-        # Of the specification only what columns repeat changes; what people put into its `env` is theirs.
+        # Only what columns repeat changes in the specification; what people put into its `env` is theirs.
         left_out=(
             "spec",
             "shape",
@@ -271,7 +273,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         left_out=("version", "begun"),
         changes={"end": "old.ended_at IS NULL AND new.ended_at IS NOT NULL"},
     ),
-    # What is paid for loans and by allowances, nobody decides each time; all of it is in this table for good.
+    # What is paid for loans and by allowances is not decided each time; all of it is in this table for good.
     "scheduler.CreditTransfer": AuditedTable(
         what="credits",
         name=f"coalesce({_ACCOUNT.format('r.credit_id')}, {_ACCOUNT.format('r.debit_id')})",
@@ -292,7 +294,7 @@ AUDITED: Mapping[str, AuditedTable] = {
     "scheduler.SavedSearch": AuditedTable(what="saved search", name="r.name", tenant="r.tenant_id"),
     "scheduler.Webhook": AuditedTable(
         what="webhook",
-        # Whoever knows the whole address of one may post there in many a service.
+        # Many services let anyone post who knows the whole address.
         name="r.id || ' to ' || substring(r.url from '//([^/?#]+)')",
         tenant="r.tenant_id",
         hidden=("url",),
@@ -301,7 +303,7 @@ AUDITED: Mapping[str, AuditedTable] = {
     ),
     "scheduler.Overcommitment": AuditedTable(what="overcommitment", name=_virtual_cluster()),
     "scheduler.PreemptionLimits": AuditedTable(what="preemption limits", name=_virtual_cluster()),
-    # A visit to a port makes a connection for each picture of a page: its pass is told of instead.
+    # A visit to a port makes a connection for each picture of a page: its pass is recorded instead.
     "scheduler.Session": AuditedTable(
         what="session",
         name=_JOB_OF_ATTEMPT,

@@ -1,9 +1,10 @@
 """The triggers by which the database itself writes the log, so that no service and no raw SQL can forget it.
 
-They are made anew after migrations, from `tenants.audit.tables` and the models as they are then: whoever adds
-a model adds a line there, and no migration. Made and removed rows are told by one statement for all of them,
-from the statement's transition table; changed rows one by one, but only where a condition that PostgreSQL
-looks at by itself says that something audited changed: a heartbeat or a round costs a comparison of columns.
+They are made again after migrations, from `tenants.audit.tables` and the models as they are then: a developer
+who adds a model adds a line there, and no migration. One statement records all made and removed rows, from
+the statement's transition table. Changed rows are recorded one by one, but only where something audited
+changed, by a condition that PostgreSQL checks automatically: a heartbeat or a round costs a comparison of
+columns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 #: A statement that makes or removes more rows than this makes one entry for all of them.
 MOST_ENTRIES_OF_ONE_STATEMENT = 20
-#: Of which that entry names so many ids.
+#: The most ids that such an entry names.
 _MOST_IDS = 1_000
 #: Longer texts and lists are cut in an entry.
 _VALUE_CHARACTERS = 2_000
@@ -108,7 +109,7 @@ def install(**_: Any) -> None:
 
 
 def remove(*, plan: Any = (), **_: Any) -> None:
-    """Before migrations, take the triggers away: PostgreSQL changes no type of a column that one looks at."""
+    """Before migrations, take the triggers away: PostgreSQL changes no type of a column that one reads."""
     if plan and connection.vendor == "postgresql":
         with atomic(), connection.cursor() as cursor:
             _remove_all(cursor)
@@ -210,7 +211,7 @@ def _function(
                 'names', (array_agg({name} ORDER BY {key}))[:{most}])"""
 
     def rows(verb: str, columns: str) -> str:
-        """Tell of rows that were made or removed; `columns` has a place for what they hold."""
+        """Record rows that were made or removed; `columns` has a place for what they hold."""
         return f"""
         IF (SELECT count(*) FROM (SELECT FROM given LIMIT {most + 1}) few) > {most} THEN
             INSERT INTO tenants_auditentry ({_COLUMNS})

@@ -1,4 +1,6 @@
-"""vc anomalies, vc advise, vc advice-apply: who waits longer here than alone, and which cells would help."""
+"""vc anomalies, vc advise, vc advice-apply: which jobs wait longer here than in a private cluster, and which
+cells would help.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def audit(
 
 
 def _past(text: str) -> datetime:
-    """The instant that is written, or so long ago."""
+    """The instant that is written, or that long ago."""
     now = datetime.now().astimezone()
     moment = instant(text, "--since", after=now)
     return moment if moment <= now else now - (moment - now)

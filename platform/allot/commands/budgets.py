@@ -1,4 +1,4 @@
-"""budget: what a tenant may use up in a period, and what of it is used."""
+"""budget: what a tenant may use up in a period, and how much of it is used."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Action(StrEnum):
 
 @group.command()
 def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
-    """Show a tenant's budget, what of it is used and what is expected."""
+    """Show a tenant's budget, how much of it is used and what is expected."""
     with connect() as client:
         found = client.notices.budget(tenant)
     print_budget(found, output)

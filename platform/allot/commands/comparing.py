@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEAST, MOST = 2, 8
 #: Metrics of which less is better, by a part of their names. More is better for all others, as on the pages.
 _LESS_IS_BETTER = re.compile(r"loss|err|perplexity|ppl|mse|mae|wer|fid|time|seconds|latency", re.IGNORECASE)
-#: They tell how far a job is, not how well it goes.
+#: They show how far a job is, not how well it goes.
 _NO_METRICS = frozenset(
     {
         *("restored_step", "total_steps", "initial_batch", "max_batch", "min_local_batch", "max_local_batch"),

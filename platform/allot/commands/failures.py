@@ -64,7 +64,7 @@ def try_out(
         int, typer.Option(help="The exit code; 128 + N when signal N ended it.", min=1, max=255)
     ] = 1,
 ) -> None:
-    """Say which rule of a file an output would match; nothing is changed. For operators."""
+    """Show which rule of a file an output would match; nothing is changed. For operators."""
     document, text = read_document(file, _KIND), read_text(log, most_bytes=_LOG_BYTES)
     with connect() as client:
         found = client.try_failure_rules(document.get("rules"), text[-_LOG_CHARACTERS:], exit_code)

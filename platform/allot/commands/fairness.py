@@ -1,4 +1,4 @@
-"""fairness: how a virtual cluster is divided among its tenants, and who would be better off alone."""
+"""fairness: how a virtual cluster is divided among its tenants, and which would be better off alone."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def fairness(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Violations at most.", min=1)] = 50,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show who is entitled to what in a virtual cluster and has it, or list who would be better off alone.
+    """Show what each tenant is entitled to in a virtual cluster and has, or list tenants that would be better
+    off alone.
 
-    HERE and ALONE are what its jobs do now and would do on its own part alone, in GPUs of each one's best
-    model.
+    HERE is what its jobs do now, ALONE what they would do on its own part alone, both in GPUs of each one's
+    best model.
     """
     with connect() as client:
         if name != VIOLATIONS:

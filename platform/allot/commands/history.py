@@ -1,4 +1,4 @@
-"""hist: jobs of the past by time, person and outcome. usage: who used how many GPU-hours."""
+"""hist: jobs of the past by time, person and outcome. usage: GPU-hours by tenant, user and so on."""
 
 from __future__ import annotations
 

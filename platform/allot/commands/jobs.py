@@ -129,7 +129,7 @@ def ls(
     """List jobs, the newest first: `allot ls --state running --sort started`."""
     with connect() as client:
         found = client.jobs(
-            # One more than is shown tells whether there are more.
+            # One more than is shown reveals whether there are more.
             limit=None if everything else rows + 1,
             state=",".join(state) if state else None,
             tenant=tenant,
@@ -294,8 +294,9 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Say why a job waits: the reasons, the most decisive first, its place in the queue, and when it will
-    probably start."""
+    """Show why a job waits: the reasons, the most decisive first, its place in the queue, and when it will
+    probably start.
+    """
     output = Format.json if as_json else output
     if (job_id is None) is not last:
         raise WrongUse("Give the number of a job, or --last.")

@@ -221,10 +221,11 @@ def wait(
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Wait until jobs end. The exit code is the job's; of several, that of the first that did not succeed.
+    """Wait until jobs end. The exit code is the job's; with several jobs, that of the first that did not
+    succeed.
 
-    A job that was cancelled, or failed without an exit code of its own, counts as 1; one that a signal
-    ended counts as 128 plus its number.
+    A job that was cancelled, or failed without an exit code of its own, counts as 1; one that a signal ended
+    counts as 128 plus its number.
     """
     with connect(patient=True) as client:
         jobs = wait_for(client, job_ids, timeout_seconds=timeout_seconds)
@@ -234,7 +235,7 @@ def wait(
 
 
 def wait_for(client: Client, job_ids: list[int], *, timeout_seconds: float | None = None) -> list[Job]:
-    """Say on stderr what happens to the jobs until they have ended; return them in the order given."""
+    """Print on stderr what happens to the jobs until they have ended; return them in the order given."""
     from allot.following import watch
 
     latest: dict[int, Job] = {}

@@ -163,7 +163,7 @@ def _until(row: Offer | Loan) -> str:
 
 @group.command()
 def withdraw(offer: OfferId) -> None:
-    """Take an offer back that nobody has taken."""
+    """Withdraw an offer that was not taken."""
     with connect() as client:
         client.market.withdraw(offer)
     print_line(f"offer {offer} is withdrawn")
@@ -192,7 +192,7 @@ def loans(
     limit: LimitOption = 200,
     output: OutputOption = Format.table,
 ) -> None:
-    """List what is lent to whom, and until when."""
+    """List loans with their borrowers, and until when."""
     wanted = [None] if state is LoanStates.all else [state.value] if state else ["active", "coming"]
     with connect() as client:
         found = [
@@ -247,7 +247,7 @@ def rules(vc: VcOption = None, output: OutputOption = Format.table) -> None:
 
 
 def rule_words(row: MarketRule) -> str:
-    """Say in words what a rule does."""
+    """Return in words what a rule does."""
     price = f"{credits_words(row['price_per_gpu_hour'])} credits a GPU-hour"
     if row["kind"] == "lend":
         idle, lent = duration(row["idle_seconds"] or 0), duration(row["lend_seconds"] or 0)
@@ -300,7 +300,7 @@ def rule_add(
 
 @rule_group.command(name="remove")
 def rule_remove(rule: Annotated[int, typer.Argument(metavar="RULE", min=1)]) -> None:
-    """Remove a rule; offers that it made and nobody took are withdrawn, its loans go on."""
+    """Remove a rule; offers that it made and that were not taken are withdrawn, its loans go on."""
     with connect() as client:
         client.market.remove_rule(rule)
     print_line(f"rule {rule} is removed")
@@ -351,7 +351,7 @@ def allowance(
     every: Annotated[str, typer.Option(help="The period, such as 1d.")] = "1d",
     remove: Annotated[bool, typer.Option("--remove", help="Grant no more.")] = False,
 ) -> None:
-    """Grant a virtual cluster so much anew each period, the first at once. For operators."""
+    """Grant a virtual cluster this much in each period, the first at once. For operators."""
     if (credits is None) != remove:
         raise WrongUse("Give credits, or --remove to grant no more.")
     with connect() as client:

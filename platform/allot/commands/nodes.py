@@ -298,7 +298,7 @@ def cordon(name: Name, why: Why = "") -> None:
 
 
 def resume(name: Name, why: Why = "") -> None:
-    """Return a node to service, whoever cordoned or drains it. For operators."""
+    """Return a node to service, no matter who cordoned or drains it. For operators."""
     with connect() as client:
         node = client.resume_node(name, why=why)
     failed = [check["name"] for check in node["health"] if check["verdict"] == "failed"]

@@ -1,4 +1,4 @@
-"""notifications, webhook: who is told of what, by e-mail and by webhook."""
+"""notifications, webhook: which events users and addresses get, by e-mail and by webhook."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _print_secret(made: NewWebhook, output: Format) -> None:
 
 @group.command()
 def test(webhook: Number) -> None:
-    """Send a message that tells of nothing; `allot webhook deliveries` shows what became of it."""
+    """Send a message without an event; `allot webhook deliveries` shows what became of it."""
     with connect() as client:
         delivery = client.notices.test_webhook(webhook)
     print_line(f"delivery {delivery['id']} is on its way")

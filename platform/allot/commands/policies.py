@@ -1,4 +1,6 @@
-"""policies, vc policy, vc whole, spare: which policies there are, and who is served by which."""
+"""policies, vc policy, vc whole, spare: which policies there are, and which one serves each
+virtual cluster.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CANCELLED = 121
 NOT_STARTED = 122
 LOST = 123
-#: While it sleeps, it looks so often whether somebody wants it to stop.
+#: While it sleeps, it checks this often whether the user wants it to stop.
 _GLANCE_SECONDS = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -82,7 +82,7 @@ class Staying:
             time.sleep(min(left, _GLANCE_SECONDS))
 
     def glance(self) -> None:
-        """Ask to cancel the job, once, where somebody wants that."""
+        """Ask to cancel the job, once, where the user wants that."""
         if not self._asks or self._asked or self._job is None:
             return
         if self._detaches:

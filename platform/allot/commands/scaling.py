@@ -42,7 +42,7 @@ PAUSE_SECONDS = 0.5
 def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
     """Show how a job scales: the GPUs that it had, its batch now, and the speedup that is predicted.
 
-    SPEEDUP is relative to one replica, with the best batch for so many GPUs; * marks what the job has.
+    SPEEDUP is relative to one replica, with the best batch for that many GPUs; * marks what the job has.
     """
     with connect() as client:
         found = client.throughputs.scaling_of_job(job_id)

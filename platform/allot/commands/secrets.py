@@ -1,4 +1,4 @@
-"""secret: values that jobs are given by name, and that nobody is shown again."""
+"""secret: values that jobs are given by name, and that are never shown again."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def ask_back(
     ] = None,
     why: Why = "",
 ) -> None:
-    """Ask a node back, or so many of a pool: those whose return costs jobs least. For operators."""
+    """Ask a node back, or a number of a pool's nodes: those whose return costs jobs least. For operators."""
     seconds = None if deadline is None else span_seconds(deadline, "--deadline")
     if (node is None) == (pool is None):
         raise WrongUse("Give a node, or --pool.")

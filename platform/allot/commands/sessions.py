@@ -79,7 +79,7 @@ def port_forward(
     if local is None:
         local = int(port) if port.isdigit() else 0
     with connect() as client:
-        job = client.job(job_id)  # Of a job that is not there, say so before anybody connects.
+        job = client.job(job_id)  # Report a job that does not exist before a connection is made.
     try:
         forward_port(
             find_account(),

@@ -102,7 +102,7 @@ def submit(
 
 
 def _tasks_of(client: Client, job: Job | ShortJob) -> list[int]:
-    """Its number; of an array's first task, those of all of them."""
+    """Its number; for an array's first task, those of all its tasks."""
     if not cast("Job", job).get("array"):
         return [job["id"]]
     return sorted(task["id"] for task in client.jobs(array=job["id"]))
@@ -125,7 +125,7 @@ def specifications(files: list[str], flags: Over, partitions: dict[str, str] | N
 
 
 def _read(path: str, partitions: dict[str, str]) -> list[Source]:
-    """The specifications of a file; of a batch script, what became of each line is said."""
+    """The specifications of a file; for a batch script, print what became of each line."""
     if not path.endswith(BATCH_SCRIPTS):
         return read_sources([path])
     script = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES)

@@ -31,7 +31,7 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 LARGEST_FILE_BYTES = 4_000_000
 #: Changes that `import` prints; `-o json` has more.
 CHANGES_SHOWN = 20
-#: After a throughput that nobody measured or stated.
+#: Marks after a throughput that was neither measured nor stated.
 MARKS = {"estimated": "~", "assumed": "?"}
 
 TenantOption = Annotated[str | None, typer.Option(help="Needed by members of several tenants.")]
@@ -116,7 +116,7 @@ def show(job_id: JobId, output: OutputOption = Format.table) -> None:
 
 
 def profile_words(profile: JobProfile | None) -> str:
-    """Say what the job makes of GPUs that it has alone, by which policies decide who shares with it."""
+    """Show how the job uses GPUs that it has alone, by which policies decide which jobs share with it."""
     if profile is None:
         return "Profile: not measured yet, so that policies which go by profiles do not let it share."
     facts = []
@@ -137,7 +137,7 @@ def profile_words(profile: JobProfile | None) -> str:
 
 
 def reason_of(found: JobThroughputs) -> str:
-    """Say in a sentence where the job runs and how that compares; empty while it runs nowhere."""
+    """Return in a sentence where the job runs and how that compares; empty while it runs nowhere."""
     here = next((model for model in found["models"] if model["runs_now"]), None)
     if here is None:
         return ""
@@ -202,7 +202,7 @@ def correct(
     reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
     remove: Annotated[bool, typer.Option("--remove", help="Take the correction back.")] = False,
 ) -> None:
-    """Say how fast an application is, whatever was measured. For admins of the tenant, and operators.
+    """Set how fast an application is, whatever was measured. For admins of the tenant, and operators.
 
     `allot throughputs correct bert V100 812.5 -g 4`, `allot throughputs correct bert V100 -g 4 --remove`.
     """
@@ -314,7 +314,7 @@ def price(
     gpu_model: Annotated[str, typer.Argument(metavar="MODEL")],
     price_per_hour: Annotated[float, typer.Argument(metavar="PRICE", help="For one GPU and hour.", min=0)],
 ) -> None:
-    """Say what a GPU of a model costs for an hour, for policies that minimise cost. For operators."""
+    """Set what a GPU of a model costs for an hour, for policies that minimise cost. For operators."""
     with connect() as client:
         now = client.set_price(gpu_model, price_per_hour)
     print_line(f"{gpu_model}: {now['price_per_hour']:g} an hour, from the next round on.")

@@ -1,4 +1,4 @@
-"""token: API tokens, one's own and for operators everybody's."""
+"""token: API tokens, one's own and for operators those of all users."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def rotate(
 
 @group.command()
 def revoke(keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Their keys.")]) -> None:
-    """End tokens at once: your own, and for operators anybody's."""
+    """End tokens at once: your own, and for operators any user's."""
     with connect() as client:
         for key in keys:
             client.tokens.revoke(key)

@@ -136,7 +136,7 @@ def _warn_of_doomed(levels: list[ChainCells]) -> None:
 
 @group.command()
 def check(file: File, output: OutputOption = Format.table) -> None:
-    """Say what is wrong with a specification of cells, or what it would change. For operators."""
+    """Show what is wrong with a specification of cells, or what it would change. For operators."""
     document = _read(file)
     with connect() as client:
         checked = client.check_cells(document)
@@ -205,7 +205,7 @@ def _print_effects(checked: CellsCheck) -> None:
 
 
 def lapsing_lines(effects: list[CellEffect]) -> Iterator[str]:
-    """Say of which virtual clusters running jobs would lose their guarantee."""
+    """Yield which virtual clusters' running jobs would lose their guarantee."""
     for effect in effects:
         if effect["lapsing"]:
             named = ", ".join(map(str, effect["jobs"]))

@@ -53,7 +53,8 @@ def what_if(
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Say when a job would start if something were different, and who would pay. Changes nothing.
+    """Show when a job would start if something were different, and which jobs would start later. Changes
+    nothing.
 
     `allot what-if 12 --gpus 4 --time-limit 1h`, `allot what-if --submit train.yaml`,
     `allot what-if --drain node-7`.

@@ -1,1 +1,1 @@
-"""A site in one file: who and what there is, as `allot export` writes it and `allot apply` reads it."""
+"""A site in one file: its tenants, users and objects. `allot export` writes it and `allot apply` reads it."""

@@ -1,4 +1,4 @@
-"""From what there is to what a file says, in steps: decided without asking anybody.
+"""From what there is to what a file states, in steps: decided without asking the user.
 
 What a file does not name stays as it is, objects and fields alike. A list or a mapping that it does give is
 whole: a member, or a line of a quota, that is not in it goes. No step removes a tenant, a user, a node or a
@@ -149,7 +149,7 @@ def _members(where: str, tenant: Mapping[str, Any], there: Mapping[str, str]) ->
     if "members" not in tenant:
         return
     name, wanted = tenant["name"], tenant["members"]
-    # Who joins comes before who leaves, so that an admin is always there.
+    # Members who join come before those who leave, so that an admin is always there.
     for username, role in wanted.items():
         if there.get(username) != role:
             was = f" (was {there[username]})" if username in there else ""

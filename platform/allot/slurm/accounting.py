@@ -116,7 +116,7 @@ def _found(client: Client, given: object) -> list[Job]:
             try:
                 jobs += jobs_of(client, [each])
             except NotFound:
-                # Slurm says nothing of a job that it does not know; here somebody may look for a mistake.
+                # Slurm prints nothing for a job that it does not know; here the user may look for a mistake.
                 say(f"sacct: there is no job {each[0]}, or it is of a tenant that you are not a member of.")
     else:
         since = past(asked["since"] or "today", "sacct: --starttime").isoformat()

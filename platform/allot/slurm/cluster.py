@@ -27,7 +27,7 @@ _COMPACT = {
     "drained": "drain",
     "unknown": "unk",
 }
-#: These name single nodes, or count them; all other fields tell nodes apart.
+#: These name single nodes, or count them; all other fields distinguish nodes.
 _OF_MANY = "DNn"
 
 
@@ -44,7 +44,7 @@ class Row:
 
 
 def state_of(node: Node) -> str:
-    """Slurm's word for what a node does."""
+    """Slurm's name for what a node does."""
     if node["state"] != "ready":
         return "down" if node["state"] == "lost" else "unknown"
     held = sum(gpu["state"] != "free" for gpu in node["gpus"])

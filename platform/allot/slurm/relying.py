@@ -1,7 +1,8 @@
-"""What of a batch script is in the folder that it is submitted from, and whether that folder travels.
+"""Which files of a batch script are in the folder that it is submitted from, and whether that folder travels.
 
 Slurm starts a script in that folder, on a file system that all nodes share. Here a job starts in an empty
-folder of its own. Nothing leaves the machine unasked: a script that needs the folder is told how to send it.
+folder of its own. Nothing leaves the machine unasked: for a script that needs the folder, the command prints
+how to send it.
 """
 
 from __future__ import annotations

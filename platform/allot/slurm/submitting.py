@@ -49,7 +49,7 @@ _FAR = timedelta(days=365)
 
 
 def options_before(command: str, words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
-    """The options up to the first word that is none, and that word with all behind it."""
+    """The options up to the first word that is not one, and that word with all behind it."""
     found: list[tuple[str, str | None]] = []
     left = list(words)
     while left and left[0].startswith("-") and left[0] != "-":

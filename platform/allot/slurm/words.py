@@ -89,7 +89,9 @@ def state_of(job: Job) -> str:
 
 
 def reason_of(job: Job) -> str:
-    """Slurm's word for why a job waits, where one fits, else the reason's own code; `None`: it does not."""
+    """Slurm's name for why a job waits, where one fits, else the reason's own code; `None`: it
+    does not wait.
+    """
     if job["state"] != "queued":
         return "None"
     if job["held"]:

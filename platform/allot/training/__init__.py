@@ -7,8 +7,9 @@
             loss = train_one_step(step)
             run.report(loss=loss)
 
-It restores the newest whole checkpoint, tells the platform how far the training is, saves at intervals and
-when told to stop, and lets no older attempt get in the way of a newer one. docs/training.md has the rest.
+It restores the newest whole checkpoint, reports to the platform how far the training is, saves at intervals
+and when it has to stop, and lets no older attempt get in the way of a newer one. docs/training.md has the
+rest.
 """
 
 from allot.training.adaptive import AdaptiveBatch

@@ -1,7 +1,7 @@
 """The batch of an adaptive run: it measures what a step costs and what it is worth, and follows.
 
-`run.adaptive_batch(...)` gives one. Around each step it times gradients and what is beyond them, takes in how
-noisy gradients are, counts progress in steps at the initial batch, and now and then chooses the batch anew
+`run.adaptive_batch(...)` gives one. Around each step it times gradients and what is beyond them, measures how
+noisy gradients are, counts progress in steps at the initial batch, and now and then chooses the batch again
 for the replicas at hand.
 """
 
@@ -19,11 +19,12 @@ from allot.training.sampler import Sampler
 
 #: Less is not worth a change of the batch (adaptdl, issue 27).
 WORTHWHILE = 1.05
-#: Iterations until the batch is chosen anew: few after a change, then twice as many each time.
+#: Iterations until the batch is chosen again: few after a change, then twice as many each time.
 FIRST_CHOICE, RAREST_CHOICE = 16, 512
-#: What adapting costs is told after so many iterations, those until the first choice not counted.
+#: The cost of adapting is reported after this many iterations, those until the first choice not counted.
 OVERHEAD_AFTER = 64
-#: Times are told over so long at least: shorter ones say little, and the platform reads once a second.
+#: Times are reported over at least this long: shorter ones are too inexact, and the platform reads once a
+#: second.
 TOLD_SECONDS = 0.5
 
 
@@ -48,11 +49,11 @@ class AdaptiveBatch:
         self.limits, self.replicas = limits, replicas
         self.noise = GradientNoise()
         self.use_rule(rule or "adascale")
-        #: Whether the caller left the rule open, so that who knows the optimiser may choose it.
+        #: Whether the caller left the rule open, so that code that knows the optimiser may choose it.
         self.is_rule_open = rule is None
         #: Steps at the initial batch that the steps so far are worth, and samples had, over all replicas.
         self.progress, self.samples = float(steps_before), float(steps_before * limits.initial_batch)
-        #: Now, or None where nothing can be told: on a GPU, that is while it works on its own.
+        #: Now, or None where the time is unknown: on a GPU, while it works asynchronously.
         self.clock: Callable[[], float | None] = time.perf_counter
         #: Iterations since the process began.
         self.iterations = 0
@@ -67,7 +68,7 @@ class AdaptiveBatch:
         self._computed: float | None = None
         # After a change the first iteration is slower than those that follow, and is not timed.
         self._is_new = True
-        # Sums over iterations with this batch that no progress line has told yet.
+        # Sums over iterations with this batch that no progress line has reported yet.
         self._gradient_seconds = self._iteration_seconds = 0.0
         self._timed = 0
         # Since the first choice: iterations, seconds of those that were timed, and seconds of measuring.
@@ -125,8 +126,9 @@ class AdaptiveBatch:
             self._computed = self.clock()
 
     def gradient_is_computed(self) -> None:
-        """Note that this rank has its gradient, and what follows is synchronising. `synchronising` does it;
-        for who synchronises while the last gradient is under way."""
+        """Note that this rank has its gradient, and that what follows is synchronising. `synchronising` does
+        it; for callers that synchronise while the last gradient is under way.
+        """
         self._computed = self.clock()
 
     @contextmanager
@@ -137,7 +139,7 @@ class AdaptiveBatch:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Wrap what is there for the sake of adapting only: what part of the time it takes is told."""
+        """Wrap what is there for the sake of adapting only: its part of the time is reported."""
         began = time.perf_counter()
         yield
         self._overhead_seconds += time.perf_counter() - began
@@ -172,7 +174,7 @@ class AdaptiveBatch:
         return is_step
 
     def line(self) -> dict[str, float]:
-        """Return what a progress line says of it; times only when there is enough to tell since the last."""
+        """Return what a progress line states of it; times only when there is enough new since the last."""
         sqr, var = self.noise.estimate()
         limits = self.limits
         line: dict[str, float] = {

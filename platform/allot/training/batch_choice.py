@@ -80,7 +80,7 @@ class Limits:
             for way in dict.fromkeys(ways)
             if self.initial_batch <= way.batch(replicas) <= self.max_batch
             and self.min_local_batch <= way.local_batch <= self.max_local_batch
-            # One gradient alone does not tell the noise.
+            # One gradient alone does not show the noise.
             and not (replicas == 1 and way.accumulation == 0 and way.local_batch > self.initial_batch)
         ]
 
@@ -123,11 +123,11 @@ class Times:
 
     #: By samples of a gradient.
     gradient: dict[int, Mean] = field(default_factory=dict)
-    #: By replicas: of an iteration, what is not computing gradients.
+    #: By replicas: the time of an iteration besides computing gradients.
     rest: dict[int, Mean] = field(default_factory=dict)
 
     def add(self, local_batch: int, replicas: int, *, gradient: float, rest: float) -> None:
-        """Take in the seconds of an iteration: of each gradient, and of all that is beyond them."""
+        """Add the seconds of an iteration: those of each gradient, and those of all that is beyond them."""
         self.gradient.setdefault(local_batch, Mean()).add(gradient)
         self.rest.setdefault(replicas, Mean()).add(rest)
 
@@ -158,9 +158,9 @@ class Times:
         return constant / (uu * vv - uv * uv), slope / (uu * vv - uv * uv)
 
     def _rest_of(self, replicas: int) -> float:
-        """Return what was measured with so many replicas, else with the number nearest to it.
+        """Return what was measured with `replicas` replicas, else with the number nearest to it.
 
-        One replica synchronises with nobody, so that it tells nothing of several, and they nothing of it.
+        One replica synchronises with no other, so its times say nothing about several, nor theirs about it.
         """
         alike = [known for known in self.rest if (known == 1) == (replicas == 1)]
         if not alike:
@@ -176,7 +176,7 @@ class Times:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Sequence[Sequence[Any]]]) -> Times:
-        """Raises KeyError, TypeError or ValueError for what is no state."""
+        """Raises KeyError, TypeError or ValueError for an invalid state."""
         means = (
             {int(key): Mean(float(seconds), int(iterations)) for key, seconds, iterations in state[name]}
             for name in ("gradient", "rest")

@@ -1,8 +1,8 @@
-"""Who may write: of all that ever started for one job, the newest. A zombie is told so and ends.
+"""Which start of a job may write: the newest. A zombie finds that out and ends.
 
 Every start claims a number by creating a name that must not exist yet. Attempts are numbered by the platform
-and never reused; starts within one attempt, and where nobody numbers attempts, take the next free number.
-What a start writes lies under its own number, so an older one that has not looked yet overwrites nothing.
+and never reused; starts within one attempt, and starts without attempt numbers, take the next free number.
+What a start writes lies under its own number, so an older one that has not checked yet overwrites nothing.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def claimed(store: Store) -> set[Start]:
 
 
 def claim(store: Store, attempt: int | None, time: int | None = None) -> Fence:
-    """Take the lead for a new start of the attempt, or of the newest there was when nobody numbers them.
+    """Take the lead for a new start of the attempt, or of the newest there was when they have no numbers.
 
-    `time` says the how-manieth start it must be, where others have to know it too; else it is the next.
+    `time` is the number that the start must have, where others have to know it too; else it is the next.
     Raises Fenced when a newer start has claimed before, or this very one is taken.
     """
     while True:
@@ -67,6 +67,8 @@ def claim(store: Store, attempt: int | None, time: int | None = None) -> Fence:
 
 
 def _who() -> bytes:
-    """Return what tells this claim from any other, for people who look, and for answers that got lost."""
+    """Return what distinguishes this claim from any other, for people who look, and for answers that got
+    lost.
+    """
     content = {"host": socket.gethostname(), "process": os.getpid(), "nonce": secrets.token_hex(8)}
     return (json.dumps(content) + "\n").encode()

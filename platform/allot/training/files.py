@@ -38,7 +38,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def aside(path: Path) -> Path:
-    """Return a name beside `path` that nobody else uses, on any machine, and no listing shows."""
+    """Return a name beside `path` that no other process uses, on any machine, and that no listing shows."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 

@@ -1,8 +1,8 @@
 """The token of a GPU that the process shares with others: asked for before a step, given back after it.
 
 The node holds one token a GPU and lets its holder run for a while, its quota (docs/gpu-sharing.md).
-`ALLOT_GPU_TOKEN` names a socket where this process asks; without it, or where nobody answers, nothing waits.
-What this process launched on the GPU is waited for before the token is given back.
+`ALLOT_GPU_TOKEN` names a socket where this process asks; without it, or without an answer there, nothing
+waits. What this process launched on the GPU is waited for before the token is given back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 VARIABLE = "ALLOT_GPU_TOKEN"
 MESSAGE_BYTES = 256
-#: The longest of so many steps is how long a step takes.
+#: The time of a step is the longest of this many.
 STEPS_SEEN = 20
 MICROSECONDS = 1e6
 
@@ -35,7 +35,7 @@ class GpuToken:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> GpuToken:
-        """Connect to where the environment says; it is no token where that cannot be."""
+        """Connect as the environment states; where that fails, the token holds nothing back."""
         path = environment.get(VARIABLE)
         if not path:
             return cls(None)
@@ -90,7 +90,7 @@ class GpuToken:
             self._lose()
 
     def _hear(self) -> None:
-        """Wait for the quota; where nobody answers any more, go on without."""
+        """Wait for the quota; go on without it if the other side no longer answers."""
         if self._line is None:
             return
         try:

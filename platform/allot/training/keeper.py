@@ -1,7 +1,7 @@
 """Save and find checkpoints: whole or absent, checked, a few of them, and only those that count.
 
-Which count: what this start saved; then the checkpoint it went on from and those before that one; and so on
-back. What a zombie saved after another start had gone on is in nobody's line, and never restored.
+These count: what this start saved; then the checkpoint it went on from and those before that one; and so on
+back. A checkpoint that a zombie saved after another start had gone on is in no such line, and never restored.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Keeper:
             files = digests_of(writing / FILES)
             (writing / MANIFEST).write_bytes(replace(manifest, files=files).encode())
             self.fence.check()
-            # Of an earlier try to save this step, of which the store or another rank knows nothing.
+            # Left by an earlier try to save this step, which is unknown to the store or another rank.
             remove_folder(self.local / within)
             move_into_place(writing, self.local / within)
         finally:
@@ -78,8 +78,8 @@ class Keeper:
     def choose(self) -> Checkpoint | None:
         """Return the newest checkpoint that counts and is undamaged, all parts of it; None to start afresh.
 
-        Raises TrainingError when there are checkpoints, and none can be used: starting over would throw away
-        somebody's training without asking.
+        Raises TrainingError when there are checkpoints, and none can be used: starting over would discard the
+        user's training without asking.
         """
         problems = []
         for checkpoint in self._line():
@@ -102,7 +102,7 @@ class Keeper:
         return None
 
     def write_origin(self, checkpoint: Checkpoint | None) -> None:
-        """Say for good from where this start goes on."""
+        """Record for good from where this start goes on."""
         content = json.dumps({"checkpoint": str(checkpoint) if checkpoint else None})
         self.store.create(f"{ORIGINS}{self.start}", content.encode())
 
@@ -150,7 +150,8 @@ class Keeper:
         if not kept:
             return
         for checkpoint in parts:
-            # Newer ones: other ranks may still be busy with them, or they are damaged and nobody saved since.
+            # Newer ones stay: other ranks may still be busy with them, or they are damaged and no other was
+            # saved since.
             if checkpoint < kept[0] and checkpoint not in kept:
                 self.store.remove(checkpoint.folder)
         oldest = min(each.start for each in kept)
@@ -192,7 +193,7 @@ class Keeper:
                     yield checkpoint
             origin = self.origin_of(start)
             if origin is None:
-                continue  # It died before it had chosen, or so long ago that this was cleared away.
+                continue  # It died before it had chosen, or long enough ago that this was cleared away.
             (until,) = origin
             if until is None:
                 return
@@ -203,5 +204,6 @@ class Keeper:
         try:
             count = self.read(checkpoint, 0).parts
         except DamagedCheckpoint:
-            return True  # It was whole, or its manifests would not be there; who reads it says what is wrong.
+            # It was whole, or its manifests would not be there; the reader reports what is wrong.
+            return True
         return all(part_name(rank) in finished for rank in range(count))

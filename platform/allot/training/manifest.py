@@ -28,7 +28,7 @@ class Manifest:
     samples: float | None
     #: Where the samplers are, by name.
     samplers: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: Of an adaptive run: its progress, and what was measured.
+    #: For an adaptive run: its progress, and what was measured.
     adaptive: dict[str, Any] = field(default_factory=dict)
     #: Path within the part's files -> SHA-256 of the content.
     files: dict[str, str] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """How things are called in a checkpoint store.
 
-    claims/START                            who may write: the highest
+    claims/START                            the highest start may write
     origins/START                           JSON: from which checkpoint that start went on
-    limits/SAMPLES                          GPU model: on it gradients of so many do not fit into memory
+    limits/SAMPLES                          GPU model: this many do not fit into its memory in a gradient
     checkpoints/START/STEP/RANK/files/...   what one rank saved
     checkpoints/START/STEP/RANK/manifest.json   written last: without it the part does not count
 

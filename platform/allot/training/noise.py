@@ -1,12 +1,13 @@
-"""How noisy gradients are, what a larger batch is worth by that, and by how much to raise the learning rate.
+"""How noisy gradients are, what a larger batch is worth then, and by how much to raise the learning rate.
 
 S. McCandlish et al., "An Empirical Model of Large-Batch Training" (2018), appendix A: the squared norm of the
 mean of `count` gradients is larger than that of the true gradient by the variance of one over count, and the
-mean of their squared norms by all of it. Two such numbers tell both. As in Pollux (OSDI'21, section 3.1) they
+mean of their squared norms by all of it. Two such numbers give both. As in Pollux (OSDI'21, section 3.1) they
 are means over time, each observation weighs 0.999 to the power of its scale times the next, and the variance
 is that at the initial batch.
 
-Numbers only: who computes gradients, and in which library, is told apart from here by two sums of squares.
+Numbers only: two sums of squares are all that this module needs of the program and library that compute
+gradients.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ SMOOTHING = 0.999
 class GradientNoise:
     """Squared norm and variance of the gradient at the initial batch, by group of parameters.
 
-    The number of groups is that of the first observation; another number begins anew.
+    The number of groups is that of the first observation; with another number it starts again.
     """
 
     def __init__(self) -> None:
         self._sqr: list[float] = []
         self._var: list[float] = []
-        # Of all observations so far; by it the means are rid of the 0 that they begin with.
+        # The weight of all observations so far; it removes from the means the 0 that they begin with.
         self._weight = 0.0
         self._is_of_pairs = False
 
@@ -50,7 +51,7 @@ class GradientNoise:
         scale: float,
         iterations: int = 1,
     ) -> None:
-        """Take in one iteration's gradients.
+        """Add one iteration's gradients.
 
         local       mean over `count` gradients of their squared norms, by group
         total       squared norm of the mean of the gradients, by group
@@ -60,7 +61,7 @@ class GradientNoise:
         iterations  since the last one that was observed; the measures of a run may be samples
 
         Passed over when a number is not finite, as with a step too large for 16 bits. The first ends what
-        pairs have told, as these are biased: their two gradients were not taken at the same weights.
+        pairs contributed, as these are biased: their two gradients were not taken at the same weights.
         """
         if self._is_of_pairs:
             self.reset()
@@ -110,7 +111,7 @@ class GradientNoise:
         return max(sqr / self._weight, 0.0), max(var / self._weight, 0.0)
 
     def gain(self, scale: float, group: int | None = None) -> float:
-        """Return how many steps at the initial batch one in a batch so many times as large is worth.
+        """Return how many steps at the initial batch one in a batch `scale` times as large is worth.
 
         From 1 to `scale` (T. Johnson et al., "AdaScale SGD", ICML 2020, section 3); 1 where nothing is known.
         """
@@ -131,7 +132,7 @@ class GradientNoise:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where that state was. Raises KeyError, TypeError or ValueError for what is none."""
+        """Go on where that state was. Raises KeyError, TypeError or ValueError for what is not a state."""
         self._sqr = [float(each) for each in state["sqr"]]
         self._var = [float(each) for each in state["var"]]
         self._weight, self._is_of_pairs = float(state["weight"]), bool(state["pairs"])

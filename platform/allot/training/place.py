@@ -25,9 +25,9 @@ class Place:
     world_size: int = 1
     #: Ranks of the specification that each process plays: several where the world's size is fixed.
     ranks_each: int = 1
-    #: None when nobody numbers attempts: then the session does.
+    #: None when attempts have no numbers: then the session numbers them.
     attempt: int | None = None
-    #: How often the launcher (torchrun) has started the ranks anew within this attempt.
+    #: How often the launcher (torchrun) has started the ranks again within this attempt.
     restarts: int = 0
     folder: Path = Path(LOCAL_FOLDER)
     #: What the platform calls the model of its GPUs.

@@ -1,4 +1,4 @@
-"""Tell how far the training is: JSON lines appended to a file, by a thread of its own.
+"""Report how far the training is: JSON lines appended to a file, by a thread of its own.
 
 The training never waits for the disk: lines wait in memory, where a newer one takes the place of one that was
 not written yet. What a full disk refuses is tried again.
@@ -35,7 +35,7 @@ class ProgressWriter:
         self._thread.start()
 
     def tell(self, line: Mapping[str, object]) -> None:
-        """Have the line written soon. Returns at once. Raises TypeError for a value that is no number."""
+        """Have the line written soon. Returns at once. Raises TypeError for a value that is not a number."""
         numbers = {name: _plain_number(name, value) for name, value in line.items()}
         finite = {name: number for name, number in numbers.items() if math.isfinite(number)}
         with self._changed:
@@ -70,7 +70,7 @@ class ProgressWriter:
             if not is_whole:
                 self._keep(lines)
             if is_last:
-                return  # Nobody tells any more, and what the disk refuses now it is not offered again.
+                return  # No more lines follow, and what the disk refuses now it is not offered again.
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed, LINE_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Adaptive training with PyTorch: what `AdaptiveBatch` needs to be told, measured around an optimiser.
+"""Adaptive training with PyTorch: what `AdaptiveBatch` needs, measured around an optimiser.
 
     batch = run.adaptive_batch(initial=128, most=1024, local=(8, 256))
     tuned = AdaptiveOptimiser(batch, optimiser, model)
@@ -8,8 +8,8 @@
         tuned.step()
         run.report(...)
 
-Gradients are measured in one of 32 iterations, and in each of the first 16: what is told of them are
-means over a thousand, to which the others would add little and cost as much.
+Gradients are measured in one of 32 iterations, and in each of the first 16. Only means over a thousand are
+reported, to which the other iterations would add little and cost as much.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from allot.training.adaptive import FIRST_CHOICE, AdaptiveBatch
 from allot.training.errors import TrainingError
 from allot.training.sampler import Sampler
 
-#: One of so many iterations is measured, once the first choice of a batch has been made.
+#: One in this many iterations is measured, once the first choice of a batch has been made.
 MEASURED_EVERY = 32
 #: Steps until Adam's estimate of the second moment says something.
 UNCONDITIONED_STEPS = 5
@@ -36,7 +36,7 @@ UNCONDITIONED_STEPS = 5
 BLOCK, BLOCK_ON_GPU = 2**16, 2**24
 #: Numbers that are gathered at once from all processes.
 GATHERED_NUMBERS = 2**22
-#: So many steps in a row that a scaler of the loss skips are a training that has failed.
+#: If a scaler of the loss skips this many steps in a row, the training has failed.
 SKIPPED_MOST = 100
 
 EXACT = (torch.float32, torch.float64)
@@ -47,16 +47,16 @@ Tensors = Sequence[Any]
 class AdaptiveOptimiser:
     """Accumulates, measures, and steps with the learning rate that suits the batch.
 
-    batch      of `run.adaptive_batch`
+    batch      from `run.adaptive_batch`
     optimiser  of any kind; for Adam and its kin gradients are measured relative to the root of the second
                moment, as its steps are, and the rule of the learning rate is `adam` unless one was chosen
     module     what learns; with several ranks wrapped in DistributedDataParallel, without a hook of its own
     scaler     of the loss (`torch.amp.GradScaler`), for float16. Steps that it skips, as their gradients are
-               not finite, say nothing of the noise and count as none
+               not finite, do not count for the noise or as steps
 
-    With several replicas noise is told from what each one has accumulated, so `count` is their number: Pollux
-    counts each single gradient, which takes a look at each as it is computed. On one replica that accumulates
-    each gradient counts; on one that does not, pairs of successive ones.
+    With several replicas noise is computed from what each one has accumulated, so `count` is their number.
+    Pollux counts each single gradient, which has to be read as it is computed. On one replica that
+    accumulates, each gradient counts; on one that does not, pairs of successive ones.
 
     Not for parameters that are divided over ranks (FSDP).
     """
@@ -96,8 +96,8 @@ class AdaptiveOptimiser:
         self._is_unscaled = False
         self._is_divided = False
         self._skipped = 0
-        #: By what Adam divides gradients, by parameter; None: by nothing. Their memory stays: to have it anew
-        #: each time costs more than to compute them.
+        #: By what Adam divides gradients, by parameter; None: by nothing. Their memory stays: to allocate it
+        #: again each time costs more than to compute them.
         self._denominators: dict[Any, Any] | None = None
         self._memory: dict[Any, Any] = {}
         self._block = BLOCK_ON_GPU if self._device.type == "cuda" else BLOCK
@@ -123,7 +123,7 @@ class AdaptiveOptimiser:
 
     def backward(self, loss: Any) -> None:
         """Add the gradient of a loss, which is the mean over its samples."""
-        # Ranks add their gradients up: to divide these afterwards takes another look at each.
+        # Ranks add their gradients up: to divide these afterwards means to read each again.
         count = self._gradients
         loss = loss / count if count > 1 else loss
         self._is_divided = True
@@ -145,7 +145,7 @@ class AdaptiveOptimiser:
         gradients. Schedules of the learning rate go by `run.step`.
 
         Raises TrainingError when gradients were not finite so often that no scale of the loss will do, or
-        when a gradient of several came from the loss itself: nobody divided it by their number.
+        when a gradient of several came from the loss itself and was not divided by their number.
         """
         if self._gradients > 1 and not self._is_divided:
             raise TrainingError("call backward(loss) of this optimiser instead of loss.backward()")
@@ -354,8 +354,8 @@ class FixedWorldOptimiser:
                 fixed.take()
             fixed.step()
 
-    The network is no DistributedDataParallel. Each process holds a gradient for each rank that it plays, and
-    gathers those of all: with W ranks W/2 times what an all-reduce carries.
+    The network must not be a DistributedDataParallel. Each process holds a gradient for each rank that it
+    plays, and gathers those of all: with W ranks W/2 times what an all-reduce carries.
     """
 
     def __init__(self, optimiser: Optimizer, logical_world_size: int) -> None:

@@ -19,7 +19,7 @@ from allot.training.stop import StopRequest
 from allot.training.store import FolderStore, Store
 
 LOOK_AGAIN_SECONDS = 0.1
-#: Of one file, when a checkpoint is saved and restored as bytes.
+#: The name of the one file of a checkpoint that is saved and restored as bytes.
 BYTES_FILE = "state.bin"
 
 Agree = Callable[[int], int]
@@ -32,7 +32,7 @@ class RestoredCheckpoint:
     #: Steps done, and samples if the run had reported them.
     step: int
     samples: float | None
-    #: Of the run that saved it.
+    #: The world size of the run that saved it.
     world_size: int
     #: One folder for each part. One is all there is unless every rank saved its own (`shard`); then those of
     #: other ranks are sure to be here only where the number of ranks has changed.
@@ -40,7 +40,7 @@ class RestoredCheckpoint:
     #: What this rank needs when the number of ranks has not changed.
     folder: Path
     samplers: Mapping[str, Mapping[str, int]]
-    #: Of an adaptive run: its progress, and what was measured.
+    #: For an adaptive run: its progress, and what was measured.
     adaptive: Mapping[str, Any]
 
     def read_bytes(self) -> bytes:
@@ -56,7 +56,7 @@ def open_store(place: Place, name: str, environment: Mapping[str, str] = os.envi
     url = environment.get("ALLOT_CHECKPOINT_STORE")
     if not url:
         return FolderStore(place.folder)
-    # HTTP, TLS and XML: only who uses such a store waits for them to load.
+    # HTTP, TLS and XML: only users of such a store wait for them to load.
     from allot.training.s3 import S3Store
 
     return S3Store.from_environment(f"{url}/{name}" if name else url, environment)

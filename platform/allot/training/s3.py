@@ -105,7 +105,7 @@ class S3Store:
                 return True
             kept = self.read(name)
             if kept is not None:
-                # It may be ours: the answer to an earlier try got lost. Nobody else writes the same.
+                # It may be ours: the answer to an earlier try got lost. No other process writes the same.
                 return kept == content
 
     def read(self, name: str) -> bytes | None:
@@ -235,7 +235,7 @@ def _xml(body: bytes) -> ElementTree.Element:
 
 
 def _code(body: bytes) -> str:
-    """Return the store's own word for what is wrong, if it gave one."""
+    """Return the store's own code for the error, if it gave one."""
     try:
         return ElementTree.fromstring(body).findtext("{*}Code") or ""
     except ElementTree.ParseError:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from allot.training.errors import TrainingError
 
-#: Of the Feistel network that shuffles; four suffice against chance, six are still cheap.
+#: The rounds of the Feistel network that shuffles; four suffice against chance, six are still cheap.
 ROUNDS = 6
 MASK = 2**64 - 1
 
@@ -112,7 +112,7 @@ class Sampler:
         while left:
             had = min(left, self.length - self.position)
             share += self._share(self.position, had, rank, self.world_size)
-            # Behind the end it goes on with the rank whose turn it is.
+            # Behind the end it goes on with the next rank in turn.
             rank = (rank - had) % self.world_size
             left -= had
             self.advance(had)

@@ -188,12 +188,12 @@ class Session:
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt; 0 when nobody numbers them."""
+        """The number of the attempt; 0 when attempts have no numbers."""
         return self._opened.start.attempt
 
     @property
     def should_stop(self) -> bool:
-        """Whether this process was told to stop. `steps` looks by itself."""
+        """Whether this process has to stop. `steps` checks automatically."""
         return self._stop.is_made
 
     def batch(self, global_batch: int) -> int:
@@ -272,15 +272,15 @@ class Session:
                             starts, or, if it starts none, a free port of 127.0.0.1
         secret              that they know as well; by default that of ALLOT_INPUT_SECRET
         buffer              batches at most that are being made or wait: about three for each worker
-        max_batch_bytes     of one batch
-        silent_seconds      after so long a worker that has something to make and says nothing is given up:
+        max_batch_bytes     the most bytes of one batch
+        silent_seconds      after this a worker that has something to make and says nothing is given up:
                             more than its slowest batch takes
         least, most         workers that may be wanted; by default min and max of the job's `input_workers`,
                             or 1 and 64
         shared              that they serve other trainers too, by `stream`; by default `shared` of the job's
                             `input_workers`, or False
 
-        While a batch is waited for and the process is told to stop, it saves and stops, unless ranks have to
+        If the process has to stop while it waits for a batch, it saves and stops, unless ranks have to
         `agree` on that. Raises TrainingError for what it cannot do.
         """
         place = self._place
@@ -304,7 +304,7 @@ class Session:
         return self._inputs
 
     def steps(self, total: int) -> Iterator[int]:
-        """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to.
+        """Yield the steps still to do, from 0. Saves when due and at the end; stops when it has to.
 
         A process that has a part of a GPU waits before a step until the GPU is its own for a while.
         """
@@ -320,7 +320,7 @@ class Session:
     def finish_step(self) -> None:
         """Count a step as done, and save or stop if it is time. For loops that are not `for` over `steps`.
 
-        Raises Stopped after saving when any rank was told to stop before the last step.
+        Raises Stopped after saving when any rank had to stop before the last step.
         """
         self._is_within_step = False
         before = self.step
@@ -336,10 +336,11 @@ class Session:
         self._follow(SAVE if is_last else agreed, is_last=is_last)
 
     def report(self, *, step: int | None = None, samples: float | None = None, **values: object) -> None:
-        """Tell how far the training is, and any numbers of interest (loss, epoch, epochs, batch_size, ...).
+        """Report how far the training is, and any numbers of interest (loss, epoch, epochs, batch_size, ...).
 
         `step` counts the steps done, that under way included; `samples` counts from the job's beginning, over
-        all ranks. Returns at once; only rank 0's lines are told. Raises TypeError for what is no number.
+        all ranks. Returns at once; only rank 0's lines are reported. Raises TypeError for a value that is not
+        a number.
         """
         adaptive = self._adaptive
         if samples is None and adaptive is not None:
@@ -423,7 +424,7 @@ class Session:
         self.report(samples=self._samples, restored_step=self.step)
 
     def _note_limit(self, batch: AdaptiveBatch) -> None:
-        """Write down that gradients of so many samples do not fit, for starts that follow."""
+        """Record that gradients of this many samples do not fit, for starts that follow."""
         try:
             self._opened.store.create(f"{LIMITS}{batch.local_batch:09d}", self._place.gpu_model.encode())
             say(f"out of memory with {batch.local_batch} samples a gradient: the next start takes fewer")

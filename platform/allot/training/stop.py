@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Remembers the first signal. Outside the main thread Python lets nobody listen: then none comes."""
+    """Remembers the first signal. Python lets only the main thread listen: elsewhere none comes."""
 
     def __init__(self) -> None:
         self.signal_number = 0

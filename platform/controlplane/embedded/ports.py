@@ -61,7 +61,7 @@ def _held(port: int) -> socket.socket:
 
 
 def holder(port: int) -> str | None:
-    """Who listens on `port`, such as "nginx (process 812)"; None when we may not know."""
+    """The program that listens on `port`, such as "nginx (process 812)"; None when we may not know."""
     try:
         connections = psutil.net_connections("inet")
     except psutil.AccessDenied:

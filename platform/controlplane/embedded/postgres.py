@@ -20,8 +20,8 @@ from controlplane.embedded import ports
 from controlplane.embedded.spawn import Spawn, unprivileged_account
 
 DATABASE = "allotment"
-# The superuser, with whom we set up the server and nothing else; the owner of the tables, who migrates
-# them; and whom the platform itself connects as.
+# The superuser, which sets up the server and does nothing else; the owner of the tables, which migrates them;
+# and the role as which the platform itself connects.
 ADMINISTRATOR, OWNER, APPLICATION = "allotment", "allotment_owner", "allotment_app"
 # `ready` is the eighth line of postmaster.pid, as pg_ctl reads it.
 STATUS_LINE = 7
@@ -61,7 +61,7 @@ class Postgres:
     port: int
     durable: bool = True
 
-    stop_signal = signal.SIGINT  # "fast": disconnect everybody, checkpoint, end
+    stop_signal = signal.SIGINT  # "fast": disconnect all clients, checkpoint, end
     name = "postgres"
 
     @property

@@ -73,7 +73,7 @@ class Spawn:
         return {
             "cwd": self.cwd,
             "env": dict(self.environment),
-            # Ctrl-C in a terminal reaches a whole process group; only the supervisor shall hear it.
+            # Ctrl-C in a terminal reaches a whole process group; only the supervisor shall get it.
             "start_new_session": True,
             "preexec_fn": self._in_child(os.getpid()),
         }
@@ -105,9 +105,9 @@ def unprivileged_account() -> pwd.struct_passwd | None:
 def _make_reachable(needs: Sequence[Path], cwd: Path) -> bool:
     """See that folders below closed ones can be reached, for this process and its children alone.
 
-    The wheels and the data may well lie below `/root` (mode 0700), which must not be opened to everybody
-    for our sake. In a mount namespace of its own the process finds, in place of each closed folder, one
-    that holds nothing but the way to what it needs. Return False where we may not make one.
+    The wheels and the data may well lie below `/root` (mode 0700), which must not be opened to all users for
+    our sake. In a mount namespace of its own the process finds, in place of each closed folder, one that
+    holds nothing but the way to what it needs. Return False where we may not make one.
     """
     closed = sorted({folder for need in needs for folder in _closed_above(need)})
     outermost = [folder for folder in closed if not any(other in folder.parents for other in closed)]

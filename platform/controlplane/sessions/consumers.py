@@ -41,7 +41,7 @@ from tenants.errors import ApplicationError, FieldError, Invalid
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked at whether anybody is still there.
+#: How often it is checked whether the user is still there.
 RECHECK_SECONDS = 60.0
 #: Within which an agent that is awake has opened its socket.
 JOIN_SECONDS = 10.0
@@ -55,7 +55,7 @@ OVER, NOT_SIGNED_IN, BROKEN = 4000, 4401, 4413
 def socket_may_be_gone() -> Iterator[None]:
     """Let nothing come of it that a socket was closed, by its other side (OSError) or by us (RuntimeError).
 
-    `disconnect` follows and tells the other end of the session. The other end must not fail instead: where
+    `disconnect` follows and notifies the other end of the session. The other end must not fail instead: where
     both are in one process, what it sends is written to this socket within its own call.
     """
     with contextlib.suppress(OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What of a request goes on to a job, and what of its answer goes back: all but what is ours."""
+"""Which parts of a request go on to a job, and which of its answer go back: all but ours."""
 
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from tenants.tokens import USER_PREFIX
 COOKIE = "allot_pass"
 Headers = list[tuple[bytes, bytes]]
 
-#: Of one connection, not of what is sent over it (RFC 9110, 7.6.1).
+#: Headers of one connection, not of what is sent over it (RFC 9110, 7.6.1).
 _OF_THE_CONNECTION = frozenset(
     {
         b"connection",

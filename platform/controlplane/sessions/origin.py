@@ -28,7 +28,7 @@ class SameOrigin:
 
 
 def is_same_origin(headers: dict[bytes, bytes]) -> bool:
-    """Whether a page of the host that it asks opened this; what names no origin is none."""
+    """Whether a page of the host that it asks opened this; a request that names no origin does not count."""
     host = headers.get(b"host", b"").decode("latin-1").lower()
     origin = headers.get(b"origin")
     if origin is None or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):

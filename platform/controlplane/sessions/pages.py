@@ -1,6 +1,6 @@
 """The pages of jobs: HTTP and WebSockets of a browser, to a program that listens in a job.
 
-What comes from there is a tenant's code, in the browser of somebody who is signed in here. So it is another
+What comes from there is a tenant's code, in the browser of a user who is signed in here. So it is another
 origin than the dashboard's, none of our cookies go there or come from there, and only pages of the same
 origin may ask for more than to be shown (docs/decisions/0020).
 """
@@ -46,7 +46,7 @@ RECHECK_SECONDS = 60.0
 #: Connections of one browser to one port, WebSockets not counted, and how long one rests before it is closed.
 MOST_CONNECTIONS = 16
 REST_SECONDS = 30.0
-#: Nothing was asked for so long: a browser that comes back is let in again by its cookie.
+#: After no request for this long, a browser that comes back is let in again by its cookie.
 FORGET_SECONDS = 300.0
 #: What a browser repeats too, when a connection that it used before turns out to be closed (RFC 9110, 9.2.2).
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -232,7 +232,7 @@ async def _pass_on(visit: Visit, scope: Scope, receive: Receive, send: Send) -> 
                 # The server closes the connection: the browser must not take half an answer for a whole one.
                 raise ConnectionError("The job broke off its answer.") from error
             # Programs close connections that have rested for a while, maybe just as this request was under
-            # way. The broken connection is gone from the pool; a new one that breaks is no accident.
+            # way. The broken connection is gone from the pool; a new one that breaks is no coincidence.
             if not may_repeat or _CONNECTING in steps or visit.over.is_set():
                 problem = "The job closed the connection without an answer."
                 break

@@ -2,8 +2,8 @@
 
 Each end has an address. Within a process frames are handed over directly, so that a slow reader slows the
 sender; between processes they go through Redis, whose pub/sub would take any amount. There and everywhere
-else what is under way is bounded by the window that both ends keep (`nodeagent.frames`), and who sends more
-is cut off.
+else what is under way is bounded by the window that both ends keep (`nodeagent.frames`), and an end that
+sends more is cut off.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ class RelayError(Exception):
 
 
 class Relay:
-    """One end's account of what it sends to the other and hears from it."""
+    """One end's account of what it sends to the other and gets from it."""
 
     def __init__(self, address: str, hear: Hear) -> None:
         self.address = address
         self.peer = ""
-        #: Of what this end sent, and not yet said to be taken in.
+        #: The cost of what this end sent and the other has not yet taken.
         self.under_way = 0
         self.passed_bytes = 0
         self._sent = self._heard = 0

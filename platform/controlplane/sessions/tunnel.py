@@ -85,7 +85,7 @@ class Tunnel(httpcore.AsyncNetworkStream):
             await self._send(frame)
 
     async def aclose(self) -> None:
-        # Who still waits for what the job says hears the end.
+        # Code that still waits for what the job sends gets the end.
         self._end("")
         self._news.set()
         self._listening.cancel()

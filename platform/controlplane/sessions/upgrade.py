@@ -15,7 +15,7 @@ from controlplane.sessions.filters import request_headers
 from controlplane.sessions.tunnel import Tunnel
 from scheduler.jobs.sessions.services.port_passes import HeldPass
 
-#: Of one message, in either direction; programs in notebooks send pictures.
+#: The most bytes of one message, in either direction; programs in notebooks send pictures.
 MESSAGE_BYTES = 64 * 1024**2
 READ_BYTES = 64 * 1024
 _NORMAL, _GOING_AWAY = 1000, 1001
@@ -24,7 +24,7 @@ _NORMAL, _GOING_AWAY = 1000, 1001
 async def pass_on_socket(
     held: HeldPass, over: asyncio.Event, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Connect the browser's WebSocket with one to the job; raise NoTunnel when nobody is there."""
+    """Connect the browser's WebSocket with one to the job; raise NoTunnel when the job does not answer."""
     tunnel = await Tunnel.open(held)
     try:
         await receive()  # websocket.connect

@@ -20,7 +20,7 @@ from controlplane.up.console import Console, StartError, log_file
 TAIL_LINES = 15
 ATTEMPTS_TO_START = 3
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.25, 10.0
-# Alive for so long, a death is news and not one more of a series.
+# After this long alive, a death is news and not one more of a series.
 STEADY_SECONDS = 30.0
 POLL_SECONDS = 0.02
 # A longer line is handed over in pieces.
@@ -47,7 +47,7 @@ class ChildSpec:
 
 
 class Child:
-    """Runs one ChildSpec until told to stop. Its process group is its own and is swept after it."""
+    """Runs one ChildSpec until it has to stop. Its process group is its own and is swept after it."""
 
     def __init__(self, spec: ChildSpec, console: Console, logs: Path) -> None:
         self.spec = spec
@@ -90,7 +90,7 @@ class Child:
             given_up.cancel()
 
     async def ended(self) -> None:
-        """Wait until nobody will start it again; raises why, if that was not asked for."""
+        """Wait until it will not be started again; raises why, if that was not asked for."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
@@ -168,7 +168,7 @@ class Child:
             asking.cancel()
             _kill_group(process.pid)
             self.process = None
-            # What it still said on its way out; somebody else may hold the pipe open for longer.
+            # The rest of its output; another process may hold the pipe open for longer.
             await asyncio.wait({reading}, timeout=1.0)
             reading.cancel()
 

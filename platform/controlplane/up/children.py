@@ -59,7 +59,7 @@ def web(environment: dict[str, str], host: str, port: int) -> ChildSpec:
 
 def worker(environment: dict[str, str]) -> ChildSpec:
     options = ["--queues", "rounds,default", "--concurrency", "2", "--loglevel", "INFO"]
-    # One worker has nobody to gossip with, and asking around costs seconds at each start.
+    # One worker has no other to gossip with, and asking around costs seconds at each start.
     options += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     return ChildSpec(
         "worker",

@@ -1,4 +1,4 @@
-"""The home folder of an installation: who holds it, its secrets, and where its servers are."""
+"""The home folder of an installation: its holder, its secrets, and where its servers are."""
 
 import fcntl
 import os

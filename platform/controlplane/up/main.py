@@ -21,7 +21,7 @@ from controlplane.up.supervisor import Supervisor, in_foreground, together
 
 
 def main(arguments: list[str]) -> int:
-    """Run the platform until it is told to stop; the exit status for the shell."""
+    """Run the platform until it has to stop; return the exit status for the shell."""
     parser = argparse.ArgumentParser(
         prog="manage.py up", description="Run the whole platform on this machine."
     )
@@ -82,7 +82,7 @@ class _Start:
                 await self._submit_demonstration(manage)
 
     def _settle_databases(self) -> dict[str, Postgres | Redis]:
-        """Choose those that the environment does not name; tell everybody else by `<home>/env`."""
+        """Choose those that the environment does not name; write them for all others to `<home>/env`."""
         values = self.home.environment()
         if "ALLOT_PROXY_PORT" not in values:
             pages = ports.next_free(self.options.port, self.options.host)
@@ -142,7 +142,7 @@ class _Start:
         await asyncio.to_thread(server.finish)
 
     async def _prepare(self, manage: Commands) -> None:
-        """See that there is somebody who can sign in, and what the demonstration needs."""
+        """Ensure that there is a user who can sign in, and what the demonstration needs."""
         create = ["create_operator", "--username", "operator", "--if-missing", "--print-password"]
         self.logins += [login | {"role": "operator"} for login in await manage.run(*create)]
         if self.options.demo:
@@ -159,7 +159,7 @@ class _Start:
         await self.supervisor.start(f"{len(specs)} node agents", specs)
 
     async def _submit_demonstration(self, manage: Commands) -> None:
-        """Jobs to look at, submitted once; some only after others run, so nobody waits for it."""
+        """Submit jobs to look at, once; some only after others run, so the start does not wait for it."""
         began = time.monotonic()
         try:
             await manage.run("demo", "jobs")

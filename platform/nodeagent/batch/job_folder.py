@@ -1,8 +1,8 @@
-"""The folder of one batch job: all that an agent and its remote runner on the node tell each other.
+"""The folder of one batch job: all messages between an agent and its remote runner on the node.
 
     errand.json   the job's name, the desired part, and the remote runner's configuration
-    claim         made by the remote runner that does it; whoever comes later does nothing
-    orders.json   written by the agent: go, stop; secrets only as nobody but the remote runner can read them
+    claim         made by the remote runner that does it; one that comes later does nothing
+    orders.json   written by the agent: go, stop; secrets only as the remote runner alone can read them
     lease.json    written by the agent: until when, by the *node's* clock, and whether the server still names
                   the attempt, so that it goes on if the end of a lease froze it
     state.json    written by the remote runner about each second: how it stands, what its clock says, and
@@ -16,7 +16,7 @@ are only ever replaced: a client of NFS remembers for half a minute that a file 
 are those of the first version, since agents and jobs of several versions meet here.
 
 Such a file system is a disk, so secrets are sealed for the one runner that opens them. Its key is made when
-it begins and is in its memory only: what lies in the folder can be opened by nobody else, and by nobody once
+it begins and is in its memory only: no other process can open what lies in the folder, and none at all once
 the runner has ended. HPKE (RFC 9180), by the `cryptography` package; loaded only by those who need it.
 """
 

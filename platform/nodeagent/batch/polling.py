@@ -74,7 +74,7 @@ class BatchPoller:
 
 
 class BatchDevices:
-    """The GPUs of one node, as the batch system tells of them."""
+    """The GPUs of one node, as the batch system reports them."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class BatchDevices:
         """Return them all; what others use, and all of a node that takes nothing, with the reason why."""
         name, node, ours = self.poller.system.name, self.poller.nodes[self.node], self.in_use()
         free = [index for index in range(node.gpus) if index not in ours]
-        # A job of ours that is just ending looks like somebody else's, but not in two lists. Which index
-        # they have is not known: plans only count.
+        # A job of ours that is just ending looks like another user's, but not in two lists. Which index they
+        # have is not known: plans only count.
         taken = free[len(free) - min(*self.others, len(free)) :]
         return tuple(
             InventoryGpu(
@@ -119,7 +119,7 @@ class BatchDevices:
         )
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Return what the remote runners saw of those in use; of idle ones nobody knows."""
+        """Return what the remote runners saw of the devices in use; idle ones are unknown."""
         return tuple(sample for sample in self.sampled() if sample.index in loads)
 
     def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:

@@ -2,12 +2,12 @@
 
     python -I -c "...; main()" FOLDER NAME
 
-The agent is on another machine, so they tell each other everything by files (`batch/job_folder.py`). Begun
-twice, by a system that does so or an agent that had to ask again, only the first does anything.
+The agent is on another machine, so the two exchange everything by files (`batch/job_folder.py`). Begun twice,
+by a system that does so or an agent that had to ask again, only the first does anything.
 
 Two machines have two clocks. The remote runner says what its clock shows; the agent adds the length of a
-lease to the newest such time that it had read *before* it asked the server for that lease. What comes back
-is a deadline by the node's own clock that lies no later than the server's.
+lease to the newest such time that it had read *before* it asked the server for that lease. What comes back is
+a deadline by the node's own clock that lies no later than the server's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LOOK_RUNNING_SECONDS = 0.25
 BEAT_SECONDS = 1.0
 BEAT_SHARE = 0.05
 SAMPLE_SECONDS = 5.0
-#: An agent that says nothing for so long will not say anything.
+#: An agent that has written nothing for this long will not write anything.
 FIRST_LEASE_SECONDS = 60.0
 #: How long a batch system takes at most to signal all that it started.
 SIGNALS_SECONDS = 1.0
@@ -63,8 +63,8 @@ Stage = Literal["preparing", "ready", "running", "ended"]
 class AssignedDevices:
     """The devices that the batch system assigned, under the desired indexes.
 
-    The server says how many and, for itself, which; of what is equal the batch system chooses, and other
-    people's jobs on the node rely on its choice.
+    The server names the number of devices and, for its own records, which; among equal ones the batch system
+    chooses, and other people's jobs on the node rely on its choice.
     """
 
     def __init__(self, devices: Devices, desired: Iterable[int], assigned: Sequence[str]) -> None:
@@ -270,7 +270,7 @@ def lost(message: str) -> Outcome:
 
 
 def main() -> None:
-    """Run the job of the folder and name given, unless somebody does or did."""
+    """Run the job of the folder and name given, unless another process does or did."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     folder, name = BatchJobFolder(sys.argv[1]), sys.argv[2]
     if not folder.take(name):

@@ -1,10 +1,10 @@
 """One node's attempts, carried out by a batch system: each attempt's part on the node is one of its jobs.
 
 Preparing an attempt submits the job, and the attempt is ready when the job *runs*: its remote runner
-(`remote_runner`) is on the node and waits for the gang. So a gang starts on all of its nodes or on
-none, however long one of them is busy with other people's work, and starting asks the batch system
-nothing. From then on agent and remote runner tell each other everything by files; the batch system is asked
-only what became of jobs whose remote runners fell silent.
+(`remote_runner`) is on the node and waits for the gang. So a gang starts on all of its nodes or on none,
+however long one of them is busy with other people's work, and starting asks the batch system nothing. From
+then on agent and remote runner exchange everything by files; the batch system is asked only what became of
+jobs whose remote runners fell silent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from nodeagent.programs import program
 
 log = logging.getLogger(__name__)
 
-#: How often remote runners are looked at: while one is expected to say something, and otherwise.
+#: How often remote runners are read: while one is expected to report something, and otherwise.
 LOOK_SOON_SECONDS = 0.1
 LOOK_SECONDS = 0.5
 #: A job that is not in a list may have been submitted while the list was made, and the last words of an
@@ -56,7 +56,7 @@ LISTS_UNTIL_OVER = 2
 #: More than the node's clock is read between asking for a lease and having it.
 BEATS_KEPT = 60
 CANCEL_AGAIN_SECONDS = 10.0
-#: What a remote runner that lives says at least so often, on a file system that is slow to show it.
+#: A live remote runner writes at least this often, on a file system that is slow to show it.
 SILENT_SECONDS = 10.0
 #: Out of memory, in the words of Slurm and of Kubernetes.
 OUT_OF_MEMORY = ("OUT_OF_MEMORY", "OOMKilled")
@@ -82,7 +82,7 @@ class JobRecord:
     dead_by: float = 0.0
     cancelled_at: float = -math.inf
     samples: tuple[GpuSample, ...] = ()
-    #: How many lists in a row said that its job is over, and the newest list looked at.
+    #: How many lists in a row did not have its job any more, and the newest list that was read.
     lists_over: int = 0
     newest_list: int = 0
     is_over: bool = False
@@ -131,7 +131,7 @@ class BatchRuntime:
 
     @property
     def inventory_seconds(self) -> float:
-        """As often as the batch system is asked for its nodes; to look at its answer costs nothing."""
+        """As often as the batch system is asked for its nodes; to read its answer costs nothing."""
         return self.poller.every_seconds * JOB_LISTS_PER_NODE_LIST
 
     def folder(self, attempt: int) -> AttemptFolder:
@@ -184,7 +184,7 @@ class BatchRuntime:
         self.soon.set()
 
     def release(self, attempt: int) -> None:
-        """Withdraw the job. Whoever has the claim decides: the remote runner, or we."""
+        """Withdraw the job. The side that has the claim decides: the remote runner, or this agent."""
         if (record := self.records.get(attempt)) is None or record.is_over:
             return
         self.stop(attempt, 0.0)
@@ -193,7 +193,7 @@ class BatchRuntime:
         self._cancel(record)
 
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
-        """Tell the remote runner to go; what is secret is sealed for it alone."""
+        """Order the remote runner to go; what is secret is sealed for it alone."""
         if (record := self.records.get(desired.attempt)) is None:
             return
         if secrets != NO_SECRETS:
@@ -201,11 +201,11 @@ class BatchRuntime:
         self._order(desired.attempt, "go", encode(desired))
 
     def stop(self, attempt: int, grace_seconds: float, *, is_leaving: bool = False) -> None:
-        """Tell the remote runner how to stop."""
+        """Order the remote runner to stop, and how."""
         self._order(attempt, "stop", {"grace_seconds": grace_seconds, "is_leaving": is_leaving})
 
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
-        """Tell the remote runner of its turns."""
+        """Send the remote runner its turns."""
         self._order(attempt, "turn", {} if turn is None else encode(turn))
 
     def change_limits(self, desired: DesiredPart) -> None:
@@ -268,7 +268,7 @@ class BatchRuntime:
         kept = read(folder.job)
         desired = kept_desired(attempt, kept.get("wish"), read_json(self.folder(attempt).spec))
         if desired is None:
-            return None  # It was not handed to anybody yet. The server will ask for it again.
+            return None  # It was not handed out yet. The server will ask for it again.
         state, orders = read(folder.state), read(folder.orders)
         key = state.get("public_key", "")
         record = self.records[attempt] = JobRecord(
@@ -363,7 +363,7 @@ class BatchRuntime:
             if any(word in words for word in OUT_OF_MEMORY):
                 outcome = replace(outcome, category="out_of_memory")
             self._end(record, outcome)
-            # Of a node that is silent nobody knows: what may stand still there must not be found again.
+            # The state of a silent node is unknown: what may stand still there must not be found again.
             self._cancel(record)
 
     def _end(self, record: JobRecord, outcome: Outcome) -> None:
@@ -388,7 +388,7 @@ class BatchRuntime:
             name = self.poller.system.name
             log.info("Attempt %d on %s is job %s of %s.", desired.attempt, job.node, number, name)
         except BatchError as error:
-            # Perhaps it was taken and only the answer was lost. Who has the claim knows.
+            # Perhaps it was taken and only the answer was lost. The holder of the claim knows.
             if not record.is_over and folder.take(record.name):
                 self._end(record, lost(f"{self.poller.system.name} did not take the job: {error}"))
                 self._cancel(record)

@@ -112,7 +112,7 @@ def sbatch_arguments(configuration: Slurm, job: BatchJob) -> list[str]:
 
 
 def read_jobs(lines: Iterable[str]) -> dict[str, BatchJobStatus]:
-    """Return jobs by name. Of two that are called alike, the one that is alive counts."""
+    """Return jobs by name. If two have the same name, the one that is alive counts."""
     jobs: dict[str, BatchJobStatus] = {}
     for line in lines:
         number, word, name, reason = [*line.split("|", 3), "", "", ""][:4]

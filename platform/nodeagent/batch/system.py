@@ -33,7 +33,7 @@ class BatchJob:
     memory_bytes: int
 
 
-#: `ended`: nothing of it is alive; `lost`: its node does not answer, so nobody knows.
+#: `ended`: nothing of it is alive; `lost`: its node does not answer, so its state is unknown.
 BatchJobState = Literal["waiting", "running", "ended", "lost"]
 
 
@@ -55,7 +55,7 @@ class BatchNode:
     gpu_model: str
     gpu_memory_bytes: int
     gpus: int
-    #: By anybody's jobs.
+    #: GPUs used by jobs of any user.
     gpus_in_use: int
     cpus: float
     memory_bytes: int

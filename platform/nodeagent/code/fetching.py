@@ -103,7 +103,7 @@ class CodeStore:
         return digest.hexdigest()
 
     def _make_room(self, size: int) -> None:
-        """Remove what was used longest ago until there is room for so much more."""
+        """Remove what was used longest ago until there is room for `size` more."""
         kept = [(path, path.stat()) for path in self.folder.iterdir() if not path.name.endswith(UNFINISHED)]
         total = sum(facts.st_size for _, facts in kept)
         for path, facts in sorted(kept, key=lambda one: one[1].st_mtime):

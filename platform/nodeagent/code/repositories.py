@@ -23,7 +23,7 @@ _PASSED_ON = ("PATH", "http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "N
 _BOUNDED = 'ulimit -f "$0" && exec "$@"'
 _BLOCK_BYTES = 512
 _LAST_BYTES = 1_000
-#: How the names of files and folders end that are no archives (yet).
+#: The suffix of files and folders that are not archives (yet).
 UNFINISHED = ".unfinished"
 
 

@@ -41,7 +41,7 @@ class Devices(Protocol):
         """
 
     def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:
-        """Return by device the bytes that each process occupies there, where the driver says it."""
+        """Return by device the bytes that each process occupies there, where the driver reports it."""
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return what CUDA_VISIBLE_DEVICES calls these devices."""
@@ -80,9 +80,9 @@ class SimulatedDevices:
         )
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Make up what such a device would say: as busy as its job is.
+        """Make up what such a device would report: as busy as its job is.
 
-        A device whose job can not be looked at says nothing.
+        A device whose job can not be read reports nothing.
         """
         samples = []
         for gpu in self.configuration.gpus:

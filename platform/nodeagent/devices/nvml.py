@@ -55,10 +55,10 @@ def model_name(product: str) -> str:
 
 
 class NvmlDevices:
-    """The units of one model on this machine, in the order of their bus address, as CUDA is told to count.
+    """The units of one model on this machine, in the order of their bus address, as CUDA is set to count.
 
     A machine may mix models, as one does that divides some of its devices: each model is then a node of its
-    own, whose agent is told which by `gpu_model`.
+    own, whose agent has its model in `gpu_model`.
     """
 
     def __init__(self, gpu_model: str = "") -> None:
@@ -76,7 +76,7 @@ class NvmlDevices:
             raise NoDriver(
                 f"inventory.kind is nvml, but the NVIDIA driver does not answer: {error}"
             ) from error
-        # Asked for once: a device that breaks later may block whoever asks it anything.
+        # Asked for once: a device that breaks later may block any call to it.
         units = [unit for index, device in enumerate(devices) for unit in self._units(index, device)]
         self._model = _chosen_model(sorted({unit.model for unit in units}), gpu_model)
         self._chosen = [unit for unit in units if unit.model == self._model]
@@ -108,12 +108,12 @@ class NvmlDevices:
                 memory_used_bytes=int(memory.used),
                 memory_utilisation_percent=float(rates.memory),
             )
-            # Of an instance nobody knows its part of its device's.
+            # An instance's part in the figures of its whole device is unknown.
             readings.append(self._with_whole_device(sample, device) if handle is device else sample)
         return tuple(readings)
 
     def memory_by_process(self) -> dict[int, dict[int, int]]:
-        """Return bytes by device and process; without those that the driver does not tell of."""
+        """Return bytes by device and process; without those that the driver does not report."""
         return {
             index: {
                 process.pid: int(process.usedGpuMemory)
@@ -162,7 +162,7 @@ class NvmlDevices:
                 self._uuid(instance),
                 (file, *self._capability_files(minor, instance)),
             )
-            # Not every place is taken; one whose name is not known could be given to nobody.
+            # Not every place is taken; an instance without a known name could not be given to a job.
             for instance in places
             if instance is not None and self._uuid(instance)
         ]
@@ -224,7 +224,7 @@ class NvmlDevices:
         return ""
 
     def _socket(self, handle: Any) -> int:
-        """Return the NUMA node of the device, read where the kernel says it."""
+        """Return the NUMA node of the device, where the kernel reports it."""
         bus = self._ask(self.nvml.nvmlDeviceGetPciInfo, handle)
         if bus is None:
             return 0

@@ -1,7 +1,7 @@
 """What a health check is, which a node has, and the monitor that asks them again and again without waiting.
 
-A broken disk or driver blocks whoever asks it anything, so each look runs in a thread of its own. A check
-that does not answer in time has failed, and is not asked again before it answers.
+A broken disk or driver blocks any call to it, so each check runs in a thread of its own. A check that does
+not answer in time has failed, and is not asked again before it answers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ LONGEST_MESSAGE_CHARACTERS = 200
 
 
 class Check(Protocol):
-    """One thing that is looked at every so often."""
+    """One thing that is checked again and again."""
 
-    #: Of the finding that says whether the check itself answers.
+    #: The name of the finding that states whether the check itself answers.
     name: str
     every_seconds: float
-    #: How long a look may take.
+    #: How long a check may take.
     patience_seconds: float
 
     def look(self) -> Sequence[Finding]:
@@ -50,7 +50,7 @@ class CheckState:
         self._answer: tuple[Finding, ...] | None = None
 
     def step(self, now: float) -> None:
-        """Begin a look when it is time; take in what one has found that is done."""
+        """Begin a check when it is time; read the findings of one that is done."""
         if self.thread is not None:
             if not self.thread.is_alive():
                 self.thread, self.findings = None, self._answer
@@ -89,7 +89,7 @@ class Monitor:
         self.findings: tuple[Finding, ...] | None = None
 
     def step(self, now: float) -> bool:
-        """Begin looks that are due, take in those that are done; return whether anything is found anew.
+        """Begin checks that are due, read those that are done; return whether the findings have changed.
 
         `now`: seconds of any clock that does not jump.
         """

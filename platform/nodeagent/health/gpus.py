@@ -17,7 +17,7 @@ from nodeagent.messages import Finding, Verdict
 
 log = logging.getLogger(__name__)
 
-#: A device that reported one of these is not fit for jobs before somebody has seen to it.
+#: A device that reported one of these is not fit for jobs before a person has repaired it.
 HARDWARE = {
     48: "a memory error of two bits",
     62: "its micro-controller halted",
@@ -39,15 +39,15 @@ SUSPICIOUS = {
 }
 #: Faults of programs: an exception in a kernel, an illegal address, a channel that was given up for it.
 APPLICATION = frozenset({8, 13, 31, 32, 43, 45, 68, 69})
-#: A warning for an error that the device has got over lasts so long.
+#: How long a warning lasts for an error that the device has got over.
 WARNED_SECONDS = 3_600.0
 
 
 class GpuCheck:
     """All devices; its own name stands for the driver, which answers or does not.
 
-    A device that reported a hardware error stays failed until the agent is started anew, after whatever was
-    done about it: nothing that could be asked tells whether it is sound again.
+    A device that reported a hardware error stays failed until the agent is started again, after whatever was
+    done about it: no query shows whether it is sound again.
     """
 
     name = "driver"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nodeagent.messages import Finding, Verdict
 
 GIBIBYTE = 2**30
-#: Of the inodes of a file system that counts them.
+#: Parts of the inodes of a file system that counts them.
 FAILED_INODES, WARNING_INODES = 0.01, 0.05
 #: A warning comes when this many times the least free space is left.
 WARNING_TIMES = 5
@@ -75,7 +75,7 @@ def _gibibytes(count: int) -> str:
 class ClockCheck:
     """The node's clock beside the server's.
 
-    Never fails: leases are counted by a clock that nobody sets, so only times that are shown are wrong.
+    Never fails: leases are counted by a clock that is never set, so only times that are shown are wrong.
     """
 
     name = "clock"
@@ -83,7 +83,7 @@ class ClockCheck:
     patience_seconds = 20.0
 
     def __init__(self, ahead_seconds: Callable[[], float | None]) -> None:
-        """`ahead_seconds`: of the server's clock; None while there was no answer."""
+        """`ahead_seconds`: how far the server's clock is ahead; None while there was no answer."""
         self.ahead_seconds = ahead_seconds
 
     def look(self) -> tuple[Finding, ...]:

@@ -24,7 +24,7 @@ OUTPUT_BYTES = 4_096
 NICENESS = 10
 #: Beyond its time, until the monitor itself loses patience.
 CLEANING_SECONDS = 10.0
-#: What waits for a broken device outlives even SIGKILL, and is left to itself after so many.
+#: A process that waits for a broken device outlives even SIGKILL, and is left alone after this many tries.
 KILLS_MOST, KILL_AGAIN_SECONDS = 100, 0.02
 
 
@@ -103,7 +103,7 @@ class ScriptCheck:
             while (left := deadline - boot_clock_seconds()) > 0:
                 ready = {descriptor for descriptor, _ in poll.poll(wait_seconds(left) * 1_000)}
                 if pipe in ready:
-                    # Also what nobody wants is read, or the script would wait for its reader.
+                    # Output beyond the limit is read too, or the script would wait for its reader.
                     if text := os.read(pipe, OUTPUT_BYTES):
                         output += text[: OUTPUT_BYTES - len(output)]
                     else:

@@ -8,7 +8,7 @@ alone, Python 3.8 or later. There is no ssh between replicas. Instead
 - the first replica listens where the gang meets until all others have come, and then starts mpirun;
 - what mpirun takes for ssh says, by a socket in a folder of the job's own, what to start on which replica,
   and the first replica passes that on by the connection over which that one came;
-- the others start what they are sent, and end when they hear that mpirun has ended.
+- the others start what they are sent, and end when they are sent that mpirun has ended.
 
 Both sides prove by a key, which only this attempt has, that they are of it: every order is signed. Else any
 program that reaches the port could have commands run as the job's user.
@@ -117,7 +117,7 @@ class Line:
             self.connection.sendall(json.dumps(value).encode() + b"\n")
 
     def hear(self) -> Any:
-        """Return the next value; raise EOFError at the end, and ValueError for what is none."""
+        """Return the next value; raise EOFError at the end, and ValueError for an invalid one."""
         line = self.file.readline(LONGEST_LINE)
         if not line:
             raise EOFError
@@ -174,7 +174,7 @@ def begin(work: Callable[..., object], *arguments: object) -> None:
 
 
 def lead(replica: Replica, processes: int, command: list[str]) -> int:
-    """Wait for the others, run mpirun, tell them that it has ended; return its exit code."""
+    """Wait for the others, run mpirun, send them that it has ended; return its exit code."""
     others = meet(replica)
     hub = os.path.join(replica.notes, "hub")
     listener = socket.socket(socket.AF_UNIX)

@@ -27,7 +27,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All that is told, as it is now."""
+    """All figures that are exposed, as they are now."""
 
     node: str
     inventory: Inventory
@@ -41,7 +41,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """One metric with its samples: labels and value; None where there is nothing to tell."""
+    """One metric with its samples: labels and value; None where there is no figure."""
 
     name: str
     kind: str

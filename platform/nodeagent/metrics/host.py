@@ -1,4 +1,4 @@
-"""What the whole machine does, as procfs tells it."""
+"""What the whole machine does, as procfs reports it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostMeter:
         self.before: tuple[float, Counters] | None = None
 
     def measure(self, now: float) -> HostSample:
-        """`now` is in seconds of a clock that nobody sets."""
+        """Return the figures since the last call; `now` is in seconds of a clock that is never set."""
         counters = dict(self._counters())
         before_at, before = self.before or (now, {})
         self.before = (now, counters)
@@ -102,7 +102,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return []  # Hidden, as in some containers: then it is not told.
+        return []  # Hidden, as in some containers: then it is not reported.
 
 
 def _names(folder: Path) -> list[str]:

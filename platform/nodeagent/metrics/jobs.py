@@ -20,7 +20,7 @@ ReplicaKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one replica uses at an instant; None is what can not be told."""
+    """What one replica uses at an instant; None is unknown."""
 
     #: Since it began.
     cpu_seconds: float | None = None
@@ -95,7 +95,7 @@ def _usage(place: _Place, tree: ProcessTree) -> Usage:
         own = () if place.is_shim else (place.root,)
         pids = frozenset((*own, *tree.below(place.root)))
     if cpu_seconds is None:
-        # Ended children count with whoever waited for them.
+        # Ended children count with the process that waited for them.
         cpu_seconds = tree.cpu_seconds({place.root, *pids})
     if memory_bytes is None and pids:
         memory_bytes = sum(map(resident_bytes, pids))

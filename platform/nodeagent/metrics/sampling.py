@@ -36,14 +36,14 @@ class Sampler:
         self.every_seconds = configuration.metrics_seconds
         self.devices = devices
         self.jobs = JobMeter(folder)
-        # Of a node of Slurm's this is not the machine.
+        # For a node of Slurm, this machine is not the node.
         self.machine = HostMeter(configuration.work_folder) if configuration.slurm is None else None
         self.gpus: tuple[GpuSample, ...] = ()
         self.host = self._measure_host(boot_clock_seconds())
         self.waiting: deque[Reading] = deque(maxlen=WAITING_MOST)
         self.since_reading: list[GpuSample] = []
         self.read_at = self.sampled_at = boot_clock_seconds()
-        #: Of the newest reading.
+        #: The samples of the newest reading.
         self.replicas: tuple[ReplicaSample, ...] = ()
         self.usage: dict[ReplicaKey, Usage] = {}
         self.usage_at_reading: dict[ReplicaKey, Usage] = {}
@@ -105,7 +105,7 @@ class Sampler:
         simulated = {gpu.index for gpu in self.gpus if gpu.simulated}
         if now.memory_bytes is not None and simulated.issuperset(replica.gpu_indexes):
             return {str(index): _on_each_gpu(replica, now) for index in replica.gpu_indexes}
-        # The driver may not tell of processes, or know them by other numbers: then nothing is said.
+        # The driver may not report processes, or know them by other numbers: then nothing is reported.
         return {
             str(index): sum(used[pid] for pid in pids)
             for index, used in by_process.items()
@@ -122,7 +122,7 @@ def _replicas(parts: Iterable[Part]) -> list[tuple[ReplicaKey, Replica]]:
 def _loads(
     parts: Iterable[Part], before: Mapping[ReplicaKey, Usage], now: Mapping[ReplicaKey, Usage], seconds: float
 ) -> dict[int, Load | None]:
-    """Return what the jobs of each device do with their CPUs and memory; None where that cannot be told."""
+    """Return what the jobs of each device do with their CPUs and memory; None where that is unknown."""
     loads: dict[int, Load | None] = {}
     for key, replica in _replicas(parts):
         cpus_used = _cpus_used(before.get(key), now.get(key), seconds)

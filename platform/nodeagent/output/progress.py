@@ -68,7 +68,7 @@ def thin_out(lines: list[ProgressLine], most: int = PROGRESS_PER_REPORT) -> tupl
 
 
 def fitting(lines: list[ProgressLine], most_bytes: int) -> tuple[ProgressLine, ...]:
-    """Thin the lines out until they take no more than so many bytes in a report; the newest stays."""
+    """Thin the lines out until they take at most `most_bytes` in a report; the newest stays."""
     fewer = thin_out(lines)
     while len(fewer) > 1 and len(json.dumps([encode(line) for line in fewer])) > most_bytes:
         fewer = thin_out(lines, len(fewer) // 2)
@@ -95,7 +95,7 @@ class ProgressFile:
                 file.seek(self.offset)
                 data = file.read(READ_BYTES)
         except OSError:
-            return False  # There is none, or the job put something else in its place.
+            return False  # There is no file, or the job put something else in its place.
         if b"\n" not in data and len(data) == READ_BYTES:
             # No line is this long: leave it out as one bad line, or it would be read for ever.
             data = data[:-1] + b"\n"

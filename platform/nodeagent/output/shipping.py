@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 #: How often new output is sent; a page that shows it looks live.
 OUTPUT_SECONDS = 1.0
 RETRY_MOST_SECONDS = 3.0
-#: How long news of an end waits for the last output, so that whoever follows it sees all.
+#: How long news of an end waits for the last output, so that a user who follows it sees all.
 LAST_OUTPUT_SECONDS = 0.5
-#: Of all attempts together, so that a report stays far below what a server takes.
+#: The most bytes for all attempts together, so that a report stays far below what a server accepts.
 REPORT_PROGRESS_BYTES = 400_000
 #: The server will not take this output now or later, and says so.
 NOT_WANTED = frozenset({400, 404, 409, 410, 413, 422})

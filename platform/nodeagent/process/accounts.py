@@ -1,7 +1,7 @@
 """The entries of a job's user in /etc/passwd and /etc/group, as its sandbox shows these files.
 
-A tenant's user is a number that no machine has a name for, and ssh, whoami and MPI end without one. Of the
-agent's own user the home is outside of the sandbox. So the job's entry comes first; the machine's own follow.
+A tenant's user is a number that no machine has a name for, and ssh, whoami and MPI end without one. The home
+of the agent's own user is outside of the sandbox. So the job's entry comes first; the machine's own follow.
 """
 
 from __future__ import annotations

@@ -59,10 +59,10 @@ class Containers:
         devices: Sequence[str],
         secrets: str = "",
     ) -> dict[str, Any]:
-        """Return the commands that run, enter, look at and remove it.
+        """Return the commands that run, enter, inspect and remove it.
 
-        Its environment is in the file `folder.environment(rank)`: arguments can be seen by everybody. That of
-        its secrets is in the folder `secrets`, which the shim makes; "" when there are none.
+        Its environment is in the file `folder.environment(rank)`: all users can see arguments. That of its
+        secrets is in the folder `secrets`, which the shim makes; "" when there are none.
         """
         name = f"{self.unique}-attempt-{part.attempt}-rank-{replica.rank}"
         assert self.policy is not None

@@ -1,4 +1,4 @@
-"""What one replica runs in: its folders, limits and environment, as the shim is told."""
+"""What one replica runs in: its folders, limits and environment, as the shim gets them."""
 
 from __future__ import annotations
 

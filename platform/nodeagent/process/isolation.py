@@ -1,7 +1,8 @@
-"""How a node keeps jobs from each other and from itself: by which means, as whom, and what if it cannot.
+"""How a node keeps jobs from each other and from itself: by which means, as which user, and what if it
+cannot.
 
-Namespaces by bubblewrap where they can be made, else Landlock, else nothing; `isolation_levels` has
-the order. Where the agent is root a job is always its tenant's user, whatever else holds.
+Namespaces by bubblewrap where they can be made, else Landlock, else nothing; `isolation_levels` has the
+order. Where the agent is root a job is always its tenant's user, whatever else holds.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Isolation:
         }
 
     def warning(self) -> str:
-        """Return what somebody who runs the node should know of its isolation; "" when it is at its best."""
+        """Return what the operator of the node should know of its isolation; "" when it is at its best."""
         if self.problem:
             return f"No job starts here. {self.problem}"
         if self.has_sandbox:

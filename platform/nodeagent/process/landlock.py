@@ -21,10 +21,10 @@ from nodeagent.shim.landlock import SCOPES_SINCE, interface_version
 from nodeagent.shim.seccomp import is_known_processor
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-#: Where programs share memory, and terminals: of all who are the same user.
+#: Where programs share memory, and terminals: open to all processes of the same user.
 OF_A_USER = ("/dev/shm", "/dev/pts", "/dev/ptmx")
 PROCESSES = "/proc"
-#: What everybody may list who is not confined.
+#: What every process may list that is not confined.
 FORBIDDEN = "/dev"
 TRIAL_SECONDS = 10.0
 TRIAL = program("nodeagent.shim.landlock")
@@ -40,7 +40,7 @@ class Landlock:
 
     @property
     def keeps_signals(self) -> bool:
-        """Whether jobs can signal nobody of their own user outside."""
+        """Whether jobs can signal no process of their own user outside."""
         return interface_version() >= SCOPES_SINCE
 
     def rules(

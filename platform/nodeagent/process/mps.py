@@ -4,7 +4,7 @@ Without it a GPU serves such jobs in turns; with it their kernels run side by si
 service does to a GPU can end the others, so a service is one tenant's alone: jobs of two tenants take turns.
 
 The daemon is the agent's user, as its manual has it: for each client it starts a server as the client's user.
-Who reaches its sockets is therefore a matter of the folder they are in, which is the tenant's alone.
+The folder of its sockets therefore determines which users reach them: it is the tenant's alone.
 
 Source: NVIDIA, "Multi-Process Service": control daemon, client-server connection, environment variables.
 """

@@ -16,7 +16,7 @@ from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.machine import Outcome
 from nodeagent.messages import Category
 
-#: How much of the end of a log is looked at.
+#: How much of the end of a log is read.
 TAIL_BYTES = 8 * 1024
 MESSAGE_CHARACTERS = 500
 #: What podman and docker exit with when they themselves fail, before anything ran.
@@ -27,7 +27,7 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text in the last lines that tells a category; `says` is put before the matching line."""
+    """Text in the last lines that shows a category; `says` is put before the matching line."""
 
     category: Category
     says: str
@@ -94,7 +94,7 @@ class Ending:
     #: Why the shim ended it: "" by itself, stopped, leaving, lease, disk (it filled it), gpu_memory (more
     #: than its part has), replica (one failed), shim (it died).
     reason: str
-    #: Of the first replica that failed; all as when it succeeded when none did.
+    #: The exit code of the first replica that failed; as when all succeeded when none did.
     exit_code: int = 0
     signal: int = 0
     was_out_of_memory: bool = False
@@ -208,7 +208,7 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
         )
     )
     if exit_code == 0 and category not in ("", "stopped"):
-        # Whatever its processes said, or nobody knows what: it did not end by itself.
+        # Its processes may have said otherwise, or the code is unknown: it did not end on its own.
         exit_code = KILLED
     if message and len(status.get("replicas", [])) > 1 and status["reason"] in ("", "replica"):
         message = f"Rank {failed['rank']}: {message}"

@@ -38,8 +38,8 @@ class HeldPorts:
     def reserve(self, attempt: int) -> int:
         """Choose a port that is free, for one of the attempt's programs; raise OSError when there is none.
 
-        It is the attempt's until `forget`, as far as this agent is concerned. Whether it is the job that
-        listens there is looked at when somebody connects.
+        It is the attempt's until `forget`, as far as this agent is concerned. A connection to it first checks
+        whether it is the job that listens there.
         """
         taken = {port for reserved in self.reserved.values() for port in reserved}
         for port in random.sample(PORTS, TRIES):
@@ -66,7 +66,7 @@ class HeldPorts:
 def input_ports(folder: AttemptFolder, desired: DesiredPart) -> dict[str, int]:
     """Return by rank where the input workers of an attempt come to it; empty: it has none, or did not start.
 
-    What is asked for is looked at first: few jobs have input workers, and this is read for every report.
+    What is asked for is read first: few jobs have input workers, and this is read for every report.
     """
     if INPUT_PORT not in desired.ports:
         return {}
@@ -79,10 +79,10 @@ def input_ports(folder: AttemptFolder, desired: DesiredPart) -> dict[str, int]:
 
 
 def port_variable(name: str) -> str:
-    """Return the name of the variable that tells a job the number of one of its ports."""
+    """Return the name of the variable in which a job has the number of one of its ports."""
     return f"ALLOT_PORT_{name.upper().replace('-', '_')}"
 
 
 def path_variable(name: str) -> str:
-    """Return the name of the variable that tells a job under which path its pages are seen."""
+    """Return the name of the variable in which a job has the path under which its pages are seen."""
     return f"ALLOT_PATH_{name.upper().replace('-', '_')}"

@@ -82,7 +82,7 @@ class ProcessRuntime:
         self.attempts = self.root / "attempts"
         self.attempts.mkdir(parents=True, exist_ok=True)
         self.lease = str(self.root / "lease")
-        #: Who moves the lease forward. Shims ask whether that process lives.
+        #: The process that moves the lease forward. Shims check whether it lives.
         self.agent = str(self.root / "agent")
         write_json(self.agent, {"pid": os.getpid(), "identity": process_identity(os.getpid())})
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
@@ -161,7 +161,7 @@ class ProcessRuntime:
         """Start the shim, which starts the replicas."""
         folder = self.folder(desired.attempt)
         if not desired.master_port:
-            # A gang of one node: nobody else needs to know, so nobody else was asked.
+            # A gang of one node: no other node needs the port, so none was asked.
             port = (read_json(folder.part) or {}).get("master_port") or 0
             desired = replace(desired, master_port=port, master_address="127.0.0.1")
         self.ports.release(desired.attempt)
@@ -306,7 +306,7 @@ class ProcessRuntime:
 
     def _shim_spec(self, folder: AttemptFolder, desired: DesiredPart, secrets: str) -> dict[str, Any]:
         indexes = sorted({index for replica in desired.replicas for index in replica.gpu_indexes})
-        # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
+        # The user for whom the folder was prepared; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
         for replica in desired.replicas:
             make_file(folder.progress(replica.rank), owner)
@@ -402,7 +402,7 @@ class ProcessRuntime:
                 stop = read_json(folder.stop) if not status.get("replicas") else None
                 reason = stop["reason"] if stop else "shim"
                 status |= {"is_final": True, "reason": reason, "ended_at": time.time()}
-                with contextlib.suppress(OSError):  # A full disk must not keep the end from being told.
+                with contextlib.suppress(OSError):  # A full disk must not keep the end from being reported.
                     write_json(folder.status, status)
         finally:
             os.close(lock)
@@ -466,7 +466,7 @@ class ProcessRuntime:
         if is_same_process(status.get("pid", 0), status.get("identity", "")):
             with contextlib.suppress(ProcessLookupError):
                 self._watch(attempt, ShimProcess(status["pid"]))
-                # An earlier life may have had no time to tell it of its turns.
+                # An earlier life may have had no time to send it its turns.
                 self.shims[attempt].wake()
                 # Nor to change its limits, as it had written down.
                 kept = kept_desired(attempt, (read_json(self.folder(attempt).part) or {}).get("wish"), None)

@@ -127,7 +127,7 @@ def python_folders(interpreter: str) -> list[str]:
         name, _, value = line.partition("=")
         if name.strip() == "home":
             folders.append(os.path.dirname(value.strip()))
-    # Of an interpreter that lies about elsewhere, the folder above might be anything, even "/".
+    # For an interpreter elsewhere, the folder above might be anything, even "/".
     return [folder for folder in folders if folder != "/" and any(Path(folder).glob("lib*/python3*"))]
 
 

@@ -1,8 +1,8 @@
-"""Parts of GPUs as the agent sees to them: a token daemon for each GPU of which jobs have parts.
+"""Parts of GPUs as the agent holds jobs to them: a token daemon for each GPU of which jobs have parts.
 
 The daemon is a process of its own (`token_daemon.py`), so that neither a restart of the agent nor a moment in
-which it is busy stops anybody. The agent stays connected to it while an attempt needs it: the end of that
-connection is how it hears that the daemon died, and starts another.
+which it is busy stops a job. The agent stays connected to it while an attempt needs it: when that connection
+ends, the daemon has died, and the agent starts another.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 DAEMON = program("nodeagent.token_daemon")
 CONNECT_SECONDS = 0.02
-#: One that does not serve by then is started anew; so is one that died, but no more often than this.
+#: One that does not serve by then is started again; so is one that died, but no more often than this.
 START_SECONDS = 5.0
 AGAIN_SECONDS = 0.2
-#: Until somebody holds it.
+#: Until something holds the replica to its part.
 UNHELD: Enforcement = "placement_only"
 
 

@@ -24,7 +24,7 @@ from nodeagent.shim.main import RUNNING
 from nodeagent.shim.secrets import FOLDER_PREFIX, remove_abandoned
 
 FORK_SERVER = program("nodeagent.shim.fork_server")
-#: A fork takes milliseconds. A server that says nothing for so long is replaced.
+#: A fork takes milliseconds. A server that does not answer for this long is replaced.
 FORK_SECONDS = 5.0
 ANSWER_BYTES = 32
 #: Where a tmpfs is looked for, in this order; root alone may write into the first.
@@ -54,7 +54,7 @@ class ShimProcess:
             signal.pidfd_send_signal(self.pidfd, number)
 
     def wake(self) -> None:
-        """Let the shim look again at what it was told."""
+        """Let the shim read its orders again."""
         # Any version of it takes this for the end of a child; another signal would end an older one.
         self.signal(signal.SIGCHLD)
 

@@ -59,7 +59,7 @@ def make_folder(path: str, owner: int) -> None:
     """Make the folder if need be, and let it and all that is in it belong to the owner.
 
     What an earlier attempt wrote as another user is taken over once: then the folder is the owner's already.
-    A file with several names is left alone, for one of them may be somebody else's.
+    A file with several names is left alone, for one of them may be another user's.
     """
     os.makedirs(path, mode=0o700, exist_ok=True)
     facts = os.stat(path)
@@ -76,7 +76,7 @@ def make_folder(path: str, owner: int) -> None:
 
 
 def make_file(path: str, owner: int) -> None:
-    """Make an empty file of the owner's, which nobody else can read, if there is none."""
+    """Make an empty file of the owner's, which no other user can read, if there is none."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if owner != os.fstat(descriptor).st_uid:

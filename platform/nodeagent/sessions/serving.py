@@ -1,7 +1,7 @@
 """Sessions: people's ways into the attempts of this node, each a socket that the agent opens to the server.
 
-The server says on the wake-up socket that one is wanted (`SessionOffer`). What goes over the session's own
-socket is in `frames.py`. A session that cannot be had says why and ends; it never touches the attempt.
+The server announces on the wake-up socket that one is wanted (`SessionOffer`). What goes over the session's
+own socket is in `frames.py`. A session that fails reports why and ends; it never touches the attempt.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from nodeagent.sessions.visit import Command, Endpoint, NoVisit, connect
 log = logging.getLogger(__name__)
 
 MOST_SESSIONS = 256
-#: Phases in which somebody may come in.
+#: Phases in which a user may come in.
 OPEN_TO_VISITS = frozenset({Phase.RUNNING, Phase.STOPPING})
-#: The kernel's, of who listens where, and the state in them that says so.
+#: The kernel's tables of listening sockets, and the state in them that marks one.
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTENING = "0A"
 
@@ -112,7 +112,7 @@ class Sessions:
             }
             return await Command.start(folder, request)
         port = _number_of(folder, offer)
-        # What listens there belongs to this very attempt: nobody is led to another tenant's program.
+        # What listens there belongs to this very attempt: no user is connected to another tenant's program.
         if not await asyncio.to_thread(is_listened_at_by, port, folder, offer.rank):
             raise NoVisit(f"No process of the job listens at port {offer.port} of rank {offer.rank} yet.")
         return await connect(port)
@@ -216,7 +216,7 @@ def _number_of(folder: AttemptFolder, offer: SessionOffer) -> int:
 
 
 def is_listened_at_by(port: int, folder: AttemptFolder, rank: int) -> bool:
-    """Whether a process of the attempt listens at the port, so that nobody else can stand in for it."""
+    """Whether a process of the attempt listens at the port, so that no other program can stand in for it."""
     sockets = {f"socket:[{inode}]" for inode in _listeners(port)}
     return bool(sockets) and any(_holds(pid, sockets) for pid in _processes_of(folder, rank))
 

@@ -15,9 +15,9 @@ from nodeagent.frames import DATA_BYTES, ERRORS, OUTPUT
 from nodeagent.shim.guest import descriptors_in, reached_by, resize
 
 ANSWER_BYTES = 4096
-#: How long the shim, or an engine, may take to let somebody in.
+#: How long the shim, or an engine, may take to let a user in.
 START_SECONDS = 10.0
-#: How long a command may take to end by itself once nobody listens any more.
+#: How long a command may take to end on its own once its user has left.
 LEAVE_SECONDS = 2.0
 END_OF_INPUT = b"\x04"
 
@@ -66,7 +66,7 @@ class Source:
                 if self.has_ended:
                     return b""
             except OSError:
-                return b""  # So Linux says that nobody has a terminal open any more.
+                return b""  # Linux reports so that no process has the terminal open any more.
             self._news.clear()
             loop = asyncio.get_running_loop()
             loop.add_reader(self.descriptor, self._news.set)
@@ -204,7 +204,7 @@ class Connection:
 
 
 async def connect(port: int) -> Connection:
-    """Connect to a port of this machine; raise NoVisit when nobody answers."""
+    """Connect to a port of this machine; raise NoVisit when nothing answers."""
     for host in ("127.0.0.1", "::1"):
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(START_SECONDS):
@@ -213,7 +213,7 @@ async def connect(port: int) -> Connection:
 
 
 async def _answer(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Wait for the shim's next word, {} when there is none; and the descriptors that came with it."""
+    """Wait for the shim's next message, {} when there is none; and the descriptors that came with it."""
     while True:
         try:
             text, ancillary, _, _ = line.recvmsg(ANSWER_BYTES, 1024, socket.MSG_CMSG_CLOEXEC)

@@ -1,7 +1,7 @@
-"""Where a replica asks for the token of its GPU: a socket of its own, at which one process is heard.
+"""Where a replica asks for the token of its GPU: a socket of its own, which serves one process.
 
-Who asks is not trusted. One process of the attempt is let in at a time, strangers never; it is heard every
-few milliseconds however much it says; and what cannot be understood ends its connection.
+The client is not trusted. One process of the attempt is let in at a time, strangers never. It is read every
+few milliseconds however much it sends, and an invalid message ends its connection.
 
 Imported by the shim, so it imports nearly nothing.
 """
@@ -36,10 +36,12 @@ HEAR_SECONDS = 0.005
 
 
 class AskingPlace:
-    """The socket of one replica, and whoever asks there. Times are seconds of the boot clock."""
+    """The socket of one replica, and the client that asks there. Times are seconds of the boot clock."""
 
     def __init__(self, path: str, poll: select.poll, *, is_everybodys: bool) -> None:
-        """`is_everybodys`: let in who is not below the shim, as an engine's containers need not be."""
+        """`is_everybodys`: let in processes that are not below the shim, as an engine's containers need not
+        be.
+        """
         self.path = path
         self.poll = poll
         self.is_everybodys = is_everybodys
@@ -59,7 +61,7 @@ class AskingPlace:
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
-            # For the replica's user, who owns the folder: nobody else gets into it.
+            # For the replica's user, who owns the folder: no other user can enter it.
             before = os.umask(0)
             try:
                 reached_by(self.path, door.bind)
@@ -89,14 +91,14 @@ class AskingPlace:
         return message
 
     def step(self, now: float) -> None:
-        """Hear the replica again if it is time."""
+        """Read from the replica again if it is time."""
         if self.hear_at is not None and now >= self.hear_at:
             self.hear_at = None
             for each in self.descriptors:
                 self.poll.register(each, select.POLLIN)
 
     def answer(self, microseconds: int) -> None:
-        """Tell who asks that it may run for so long."""
+        """Answer the client that it may run for `microseconds`."""
         if self.asker is not None:
             with contextlib.suppress(OSError):
                 self.asker.send(json.dumps({"quota": microseconds}).encode())
@@ -126,7 +128,7 @@ class AskingPlace:
 
 
 def received(line: socket) -> dict[str, Any] | None:
-    """Return a message; None when the other side is gone, or says what nobody can go by."""
+    """Return a message; None when the other side is gone, or sends something invalid."""
     try:
         message = json.loads(line.recv(MESSAGE_BYTES))
     except BlockingIOError:

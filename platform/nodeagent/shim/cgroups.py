@@ -56,7 +56,7 @@ class CgroupOfReplica:
             if self.is_unified:
                 self._write("memory", "memory.max", str(memory_bytes))
                 self._write_if_there("memory", "memory.swap.max", "0")
-                # All of the replica or nothing: half of a process tree is of no use to anyone.
+                # All of the replica or nothing: half of a process tree is of no use.
                 self._write_if_there("memory", "memory.oom.group", "1")
             else:
                 self._write("memory", "memory.limit_in_bytes", str(memory_bytes))
@@ -129,7 +129,7 @@ class CgroupOfReplica:
         )
 
     def cpu_seconds(self) -> float | None:
-        """Return the CPU time of all that ever were members; None where nobody counts it."""
+        """Return the CPU time of all that ever were members; None where it is not counted."""
         if self.is_unified and "cpu" in self.paths:
             microseconds = _number_after("usage_usec", os.path.join(self.paths["cpu"], "cpu.stat"))
             return None if microseconds is None else microseconds * MICROSECOND

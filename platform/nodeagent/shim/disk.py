@@ -1,7 +1,7 @@
-"""How much disk an attempt uses, looked at a little at a time so that its shim's loop never waits for it.
+"""How much disk an attempt uses, measured a little at a time so that its shim's loop never waits for it.
 
-Files are counted by the blocks they occupy. What was deleted and is still held open is counted too, or a
-job could hide all it writes. A tree nested too deeply to be looked through counts as more than any limit.
+Files are counted by the blocks they occupy. What was deleted and is still held open is counted too, or a job
+could hide all it writes. A tree nested too deeply to be searched counts as more than any limit.
 
 Imported by the shim, so it imports nearly nothing.
 """
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 BLOCK_BYTES = 512
-#: Files looked at before the shim attends to other things.
+#: The most files counted before the shim attends to other things.
 FILES_AT_ONCE = 500
 #: Each level keeps two files of the shim open.
 DEEPEST = 200
 LOOK_SECONDS = 1.0
-#: At most this part of one CPU is spent on looking, while there is no cause to.
+#: At most this part of one CPU is spent on checks, while there is no cause to.
 REST_PER_LOOK = 20.0
 #: Decides how soon the free space is read again.
 FASTEST_BYTES_PER_SECOND = 2**31
 SHORTEST_SECONDS = 0.05
-#: Who uses this many times the limit has no time left to save work.
+#: A job that uses this many times the limit has no time left to save work.
 MOST_TIMES = 1.25
 
 
@@ -36,12 +36,12 @@ class TooDeep(Exception):
 
 
 class DiskMeter:
-    """Looks again and again whether the folder, and what the processes hold open, stay below the limit.
+    """Checks again and again whether the folder, and what the processes hold open, stay below the limit.
 
-    A look costs by files and processes, which the job chooses, so it is followed by a rest. The free space of
-    the file system costs nothing to read. Where so much of it went since the last look that this job may have
-    passed its limit, the rest is over: a job cannot buy time by what it makes. What others wrote costs it a
-    look and no more.
+    A check costs by files and processes, which the job chooses, so it is followed by a rest. The free space
+    of the file system costs nothing to read. Where so much of it went since the last check that this job may
+    have passed its limit, the rest is over: a job cannot gain time by the number of its files. Writes of
+    others cost it one check and no more.
     """
 
     def __init__(self, folder: str, limit_bytes: int, processes: Callable[[], list[int]]) -> None:
@@ -56,7 +56,7 @@ class DiskMeter:
         self.next_at = self.rests_until = self.spares_until = 0.0
 
     def step(self, now: float) -> bool:
-        """Look at some more files when it is time; return whether a look found more than the limit."""
+        """Count some more files when it is time; return whether a check found more than the limit."""
         if now < self.next_at:
             return False
         if self.look is None and now < self.rests_until and not self._may_exceed(now):

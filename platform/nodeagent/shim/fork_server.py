@@ -3,14 +3,14 @@
     python -I -S -c "...; main()" PLACE        (a socket of its agent is its standard input)
 
 To start an interpreter and load the shim costs 25 ms of a processor, which is most of what a short job costs
-its node; a fork costs 2 ms. Nothing else is different for a shim: it has a session, standard files and a
-name of its own, and no descriptor of the agent, of this process or of another shim.
+its node; a fork costs 2 ms. Nothing else is different for a shim: it has a session, standard files and a name
+of its own, and no descriptor of the agent, of this process or of another shim.
 
 A message is the path of an attempt's folder with three descriptors, of the shim's standard input, output and
 error. The answer is the shim's process number and a descriptor of it (`pidfd_open`), made before anything
 could reap it. The fork server ends when its agent does, and shims go on.
 
-PLACE is blank and as long as any such path: a shim writes its own there, for people who look at processes.
+PLACE is blank and as long as any such path: a shim writes its own there, for people who list processes.
 
 Imported by nothing but its own process, whose memory each shim shares: it imports nearly nothing.
 """

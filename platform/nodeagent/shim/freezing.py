@@ -1,14 +1,14 @@
 """Stops replicas where they are, and lets them go on: how, and when (a lease ends, others have their turn).
 
 What is frozen keeps its memory, that of its GPUs included. Signals wait until it goes on, and in control
-groups of version 1 even SIGKILL does: whoever ends a replica has to thaw it. Imported by the shim, so it
+groups of version 1 even SIGKILL does: code that ends a replica has to thaw it. Imported by the shim, so it
 imports nearly nothing.
 
 `Freezer` stops them by their control groups or else by signals.
 
-`Lapse` is what follows the end of a lease: the attempt stands still until the server says that it is still
-its own. Nobody can tell from a node whether the server is down or the node is cut off. What is frozen neither
-computes nor writes, so that both are safe: in the first case it goes on where it was, in the second a
+`Lapse` is what follows the end of a lease: the attempt stands still until the server confirms that it is
+still its own. A node cannot know whether the server is down or the node is cut off. A frozen attempt neither
+computes nor writes, so both cases are safe: in the first case it goes on where it was, in the second a
 successor runs elsewhere and this one is killed as it stands.
 
 `Turns` are those of jobs that share GPUs one at a time: whose it is follows from the wall clock alone. So the
@@ -63,7 +63,7 @@ class Freezer:
         ]
         self.is_frozen = True
         self.in_groups = [replica for replica in others if replica.cgroup.freeze()]
-        # A process of several threads whose first has ended looks dead: so all are told at first.
+        # A process of several threads whose first has ended looks dead: so all get the signal at first.
         running = self._signalled()
         for _ in range(MOST_PASSES):
             if not running:
@@ -132,7 +132,7 @@ class Lapse:
     """One time of standing still. All times are seconds of the boot clock."""
 
     def __init__(self, *, deadline: float, complete_by: float, until: float, now: float) -> None:
-        #: Of the lease that ended.
+        #: The deadline of the lease that ended.
         self.deadline = deadline
         #: When everything has to be frozen; None: it is.
         self.complete_by: float | None = complete_by
@@ -162,7 +162,7 @@ class Lapse:
 
 
 class Turns:
-    """The turns of one attempt: number `index` of `count`, each of so many seconds."""
+    """The turns of one attempt: number `index` of `count`, each of `seconds`."""
 
     def __init__(self, index: int, count: int, seconds: float) -> None:
         self.index, self.count, self.seconds = index, count, seconds
@@ -181,5 +181,5 @@ class Turns:
         return int(now // self.seconds) % self.count == self.index
 
     def changes_at(self, now: float) -> float:
-        """Return when a turn ends or begins next, whoever's it is (Unix seconds)."""
+        """Return when a turn ends or begins next, its own or another's (Unix seconds)."""
         return (now // self.seconds + 1) * self.seconds

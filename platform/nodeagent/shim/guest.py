@@ -73,7 +73,7 @@ class Guests:
         self.path = path
         self.replicas = replicas
         self.guests: dict[int, Guest] = {}
-        #: Why nobody is let in now; "": they are.
+        #: Why no guest is let in now; "": they are.
         self.refusal = ""
         self.door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
 
@@ -104,7 +104,7 @@ class Guests:
             self.poll.register(number, select.POLLIN)
 
     def ended(self, pid: int, wait_status: int) -> None:
-        """Tell whom it concerns that a process ended, if it was a guest."""
+        """Report to the other side that a process ended, if it was a guest."""
         for descriptor, guest in list(self.guests.items()):
             if guest.pid == pid:
                 code = os.waitstatus_to_exitcode(wait_status)
@@ -113,7 +113,7 @@ class Guests:
                 self._forget(descriptor)
 
     def end_all(self) -> None:
-        """Let nobody in any more, and end who is."""
+        """Let no further guest in, and end those who are there."""
         with contextlib.suppress(KeyError, ValueError):  # It was never open, or is closed already.
             self.poll.unregister(self.door)
         self.door.close()
@@ -218,7 +218,7 @@ def _inside(container: dict[str, list[str]], command: list[str], request: dict[s
 
 
 def resize(terminal: int, rows: int, columns: int) -> None:
-    """Tell a terminal how large it is; who reads from it is told by a signal."""
+    """Set the size of a terminal; its reader gets a signal."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
@@ -243,5 +243,5 @@ def descriptors_in(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 def _send(line: socket, answer: dict[str, Any], descriptors: list[int] | None = None) -> None:
     handed = descriptors or []
     ancillary = [(SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(handed)}i", *handed))] if handed else []
-    with contextlib.suppress(OSError):  # Nobody listens any more: then its end is near.
+    with contextlib.suppress(OSError):  # The other side no longer listens: then its end is near.
         line.sendmsg([json.dumps(answer).encode()], ancillary)

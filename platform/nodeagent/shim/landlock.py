@@ -34,7 +34,7 @@ REFER, TRUNCATE, DEVICE_CALLS = 1 << 13, 1 << 14, 1 << 15
 #: What there is to restrict by the version of the interface; a later one restricts all of an earlier one.
 RIGHTS_FIRST = (1 << 13) - 1
 RIGHTS_SINCE = {2: REFER, 3: TRUNCATE, 5: DEVICE_CALLS}
-#: A rule about a file that is no folder may say nothing of what is in folders.
+#: A rule about a file that is not a folder may not concern what is in folders.
 RIGHTS_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
 TO_READ = EXECUTE | READ_FILE | READ_DIR
 #: Since this version also signals, and connections to abstract sockets, stay within the process and its own.
@@ -49,9 +49,9 @@ class ConfinementError(Exception):
 class Confinement:
     """Which files an attempt's processes may open, made once by their shim and entered by each of them.
 
-    `rules`: {"readable", "writable", "devices": paths; "shares_user": whether others' jobs and the agent
-    are the same user; "is_alone": whether no other replica of the attempt is on the node}. Of the paths those
-    that do not exist are passed over.
+    `rules`: {"readable", "writable", "devices": paths; "shares_user": whether others' jobs and the agent are
+    the same user; "is_alone": whether no other replica of the attempt is on the node}. Paths that do not
+    exist are passed over.
     """
 
     def __init__(self, rules: dict[str, Any]) -> None:

@@ -2,13 +2,12 @@
 
     python -I -S -c "...; main()" FOLDER
 
-It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files
-of limited size. They end when it is told so (SIGTERM; the file `stop` says how), or when one of them
-fails. When the node's lease is not moved forward in time everything is frozen *by* the deadline: it goes on
-when the file `resume` says so, and is killed when told to stop or after `freeze_seconds`. Without an agent it
-is told to stop a while before, and dead by the deadline.
-Nothing escapes: orphans become the shim's children, and replicas die with the shim. In a sandbox orphans
-become children of its first process, and all in it die with that one.
+It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files of
+limited size. They end on SIGTERM (the file `stop` says how), or when one of them fails. When the node's lease
+is not moved forward in time everything is frozen *by* the deadline: it goes on when the file `resume` says
+so, and is killed when it has to stop or after `freeze_seconds`. Without an agent it is stopped a while
+before, and dead by the deadline. Nothing escapes: orphans become the shim's children, and replicas die with
+the shim. In a sandbox orphans become children of its first process, and all in it die with that one.
 
 One thread, one loop, and only modules that load in milliseconds.
 """
@@ -62,7 +61,7 @@ CONTAINER_KILL_MARGIN_SECONDS = 2.0
 KILL_AGAIN_SECONDS = 0.05
 #: The longest sleep: timers stand still while a machine is suspended, the lease does not.
 LONGEST_SLEEP_SECONDS = 5.0
-#: How often it is looked at the lease, and for the agent, when its end is near.
+#: How often the lease, and the agent, are checked when its end is near.
 LEASE_LOOK_SECONDS = 1.0
 #: What fills the disk, or memory that others need, gets no more time than this to save its work.
 DISK_GRACE_SECONDS = 2.0
@@ -211,7 +210,7 @@ class Shim:
         return True
 
     def waits_for_orphans(self) -> bool:
-        """Whether only what the commands left behind is alive, of whose end in a sandbox nobody tells."""
+        """Whether only what the commands left behind is alive, whose end in a sandbox is not reported."""
         return self.enclosure is not None and all(
             replica.wait_status is not None for replica in self.replicas
         )
@@ -223,7 +222,7 @@ class Shim:
         if all(other.wait_status is not None for other in self.replicas):
             self.guests.end_all()
         if self.kill_at is None:
-            # A replica ends when its command ends. When it was told to stop, its children keep their grace.
+            # A replica ends when its command ends. When it had to stop, its children keep their grace.
             replica.signal_group(signal.SIGKILL)
             if all(other.wait_status is not None for other in self.replicas):
                 self.end_rest()
@@ -247,13 +246,13 @@ class Shim:
         if self.lapse is not None:
             self.kill()
         elif is_first:
-            # Those of a group begin to end together, whoever's turn it is, and whoever has the token.
+            # The members of a group begin to end together, no matter which has the turn or the token.
             self.freezer.thaw()
             self.sharing.close()
             for replica in self.replicas:
                 if replica.pid:
                     replica.signal_group(signal.SIGTERM)
-                    replica.signal_group(signal.SIGCONT)  # A stopped process would not hear of it.
+                    replica.signal_group(signal.SIGCONT)  # A stopped process would not get the signal.
 
     def end_rest(self) -> None:
         """End what the commands left behind. A sandbox ends with its first process.
@@ -316,7 +315,7 @@ class Shim:
     def can_freeze(self) -> bool:
         """Whether the end of the lease freezes the attempt. One that is being stopped is killed.
 
-        So is one without an agent, from which no word could come: it is told to stop and can save its work.
+        So is one without an agent, from which no word could come: it is stopped before and can save its work.
         """
         if not self.freeze_seconds or self.kill_at is not None:
             return False
@@ -409,14 +408,14 @@ class Shim:
         return self.deadline
 
     def renewed_lease_end(self) -> float:
-        """Read the deadline anew; return when the attempt would have to be frozen or told to stop."""
+        """Read the deadline again; return when the attempt would have to be frozen or stopped."""
         lease = read_json(self.spec["lease"])
         if lease is not None:
             self.deadline = max(self.deadline, float(lease))
         return self.deadline - self.lease_stop_seconds()
 
     def lease_stop_seconds(self) -> float:
-        """How long before the deadline the attempt is frozen, or told to stop."""
+        """How long before the deadline the attempt is frozen, or stopped."""
         if self.can_freeze():
             return self.freezing_seconds + self.kill_margin_seconds
         return self.lease_grace_seconds + self.kill_margin_seconds

@@ -93,7 +93,7 @@ class RunningReplica:
         self.user: int | None = spec["user"]
         self.enclosure = enclosure
         self.confinement = confinement
-        #: Commands of its container's engine; None: it is no container.
+        #: Commands of its container's engine; None: it is not a container.
         self.container: dict[str, list[str]] | None = spec["container"]
         self.rank: int = spec["rank"]
         self.output = output
@@ -250,7 +250,7 @@ class RunningReplica:
         if self.wait_status is None:
             return None
         code = os.waitstatus_to_exitcode(self.wait_status)
-        # Of what runs inside, the engine's client tells it as a shell does.
+        # The engine's client reports the end of the program inside as a shell does.
         return 128 - code if self.container is not None and code > 128 else code
 
     def status(self) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _said(command: list[str], environment: dict[str, str]) -> bytes:
 
 
 def _run(command: list[str], environment: dict[str, str], seconds: float) -> tuple[bool, bytes]:
-    """Run a command for so long at most; return whether it did what it should, and what it wrote."""
+    """Run a command for `seconds` at most; return whether it did what it should, and what it wrote."""
     read, write = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:

@@ -54,7 +54,7 @@ def refuse_shared(*, has_truncate: bool) -> None:
     """
     processor, socket, socketpair, prlimit, truncate, others = PROCESSORS[os.uname().machine]
     refused = (*others, truncate) if has_truncate else others
-    # Of a comparison: how many lines to pass over when it holds, and when it does not.
+    # A comparison has the number of lines to pass over when it holds, and when it does not.
     program = [
         (LOAD, 0, 0, PROCESSOR),
         (EQUAL, 1, 0, processor),  # Other sets of calls would have other numbers.
@@ -68,7 +68,7 @@ def refuse_shared(*, has_truncate: bool) -> None:
         (EQUAL, 9, 8, AF_UNIX),
         (EQUAL, 0, 2, prlimit),
         (LOAD, 0, 0, FIRST_ARGUMENT),
-        (EQUAL, 5, 6, 0),  # Of the process itself, and not of others.
+        (EQUAL, 5, 6, 0),  # For the process itself, and not for others.
         (EQUAL, 0, 4, socketpair),
         (LOAD, 0, 0, SECOND_ARGUMENT),
         (MASK, 0, 0, SOCK_TYPES),

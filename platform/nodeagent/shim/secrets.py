@@ -1,7 +1,7 @@
 """The secrets of one attempt as its shim holds them: handed to its replicas, masked in what they write.
 
 They come from the agent in memory (standard input) and stay in memory: variables go to the replicas as they
-start, files into a folder of a tmpfs that is removed with the attempt. Should nobody be left to do that,
+start, files into a folder of a tmpfs that is removed with the attempt. Should no shim be left to do that,
 `remove_abandoned` does: the folder is locked for as long as a shim lives.
 
 Imported by the shim, so it imports nearly nothing.
@@ -24,7 +24,7 @@ MASK = b"***"
 SHORTEST_MASKED_BYTES = 8
 #: Longer lines are masked in pieces, so that little of what was written last has to be held back.
 LONGEST_WORD_BYTES = 256
-#: Of one secret; each is looked for in all that is written.
+#: The most lines of one secret that are masked; each is searched for in all that is written.
 LINES_MASKED = 100
 FOLDER_PREFIX = "allotment-secrets-"
 
@@ -88,7 +88,7 @@ def _words(value: str) -> set[bytes]:
 
 
 class Secrets:
-    """What an attempt was given. `place`: the folder for it and the user who may read it, None for nobody."""
+    """What an attempt was given. `place`: the folder for it and the user who may read it; None: no folder."""
 
     def __init__(self, handed: list[dict[str, str]], place: dict[str, Any] | None) -> None:
         self.handed = handed
@@ -97,7 +97,7 @@ class Secrets:
 
     @classmethod
     def receive(cls, place: dict[str, Any] | None) -> Secrets:
-        """Read them from standard input, where nobody finds them afterwards."""
+        """Read them from standard input, where they cannot be found afterwards."""
         with open(0, "rb", closefd=False) as file:
             text = file.read()
         null = os.open(os.devnull, os.O_RDONLY)
@@ -184,7 +184,7 @@ def remove_folder(folder: str) -> None:
 
 
 def remove_abandoned(parent: str) -> None:
-    """Remove the folders of secrets whose shims are dead, of which nobody else thought."""
+    """Remove the folders of secrets whose shims are dead, which no other process removes."""
     for name in os.listdir(parent):
         folder = os.path.join(parent, name)
         if not name.startswith(FOLDER_PREFIX):

@@ -1,20 +1,20 @@
 """Replicas that have a part of a GPU, as their shim holds them to it: they run while they have its token.
 
-The token daemon of the GPU (`token_daemon.py`) says when. How a replica is held to that:
+The token daemon of the GPU (`token_daemon.py`) decides when. A replica is held to that
 
 - *by freezing*, where the device is simulated and so is nothing but the replica's processor time: it is
   frozen while it waits for the token. One that uses next to no processor time rests: it does not wait for the
-  token and is not frozen, and its part of the GPU is for others. It is seen to work again after a look's time
-  at the latest, which is not counted.
+  token and is not frozen, and its part of the GPU is for others. The next look at the latest finds that it
+  works again; the time until then is not counted.
 - *by itself*, where it asks for the token at its socket, as `allot.training` does before each step. Then it
   is not frozen. Where freezing would hold it, its word is believed as long as it keeps it: one that computes
   without the token, or keeps it for too long while others wait, is frozen like any other from then on. On a
-  real device nobody can tell the first; for the second it runs as it likes, and so it is said.
+  real device the first cannot be detected; after the second it runs without limits, and that is reported.
 
 Without a daemon everything runs, as it did before: a daemon that was killed must not cost a job anything.
 
 Memory on a simulated device is what the replica's processes occupy, what several share counted once; on a
-real one what the driver says, which the agent writes down.
+real one what the driver reports, which the agent writes down.
 
 Imported by the shim, so it imports nearly nothing.
 """
@@ -43,7 +43,7 @@ MICROSECOND = 1e-6
 LOOK_SECONDS, LOOK_AT_ALL_SECONDS = 0.05, 0.2
 #: Less of one processor is nothing.
 BUSY = 0.1
-#: So many looks in a row that saw nothing, and it has given the token back.
+#: After this many looks in a row that saw no work, it has given the token back.
 IDLE_LOOKS = 2
 #: While it is being frozen: how often it is looked, and for how long the token waits for it.
 FREEZING_LOOK_SECONDS, FREEZING_SECONDS = 0.002, 1.0
@@ -53,7 +53,7 @@ AWAY_SECONDS = 5.0
 #: What a replica that asks is given while there is no daemon.
 FREE_MICROSECONDS = 1_000_000
 MEMORY_LOOK_SECONDS = 0.5
-#: A replica that asks may keep the token beyond its quota for so long, as a step takes, while others wait.
+#: A replica that asks may keep the token beyond its quota for this long, as a step takes, while others wait.
 OVERTIME_SECONDS = 1.0
 #: One that uses more processor time without the token within a window is not believed to keep its word.
 UNHELD_SECONDS, UNHELD_WINDOW_SECONDS = 0.5, 10.0
@@ -76,7 +76,7 @@ class PartOfGpu:
         self.line: socket | None = None
         self.connect_at = 0.0
         self.alone_since: float | None = None
-        #: Without a daemon for so long, or from the beginning, that nothing can be said to hold it.
+        #: Without a daemon for so long, or from the beginning, that nothing holds it for certain.
         self.is_away = True
         #: Whether something else stops it, and whether it is to ask when it goes on.
         self.is_stood_down = False
@@ -211,7 +211,8 @@ class PartOfGpu:
         self.has_asked_for_more = False
         self.poll.register(line, select.POLLIN)
         if self.is_cooperative and self.state == HOLDING:
-            # It runs, as there was nobody to ask: so that others know, and it has to give the token back.
+            # It ran while there was no daemon to ask: so the others learn of it, and it has to give the token
+            # back.
             self.tell(ask=True)
             self.quota_ends_at = float("inf")
         else:
@@ -219,7 +220,7 @@ class PartOfGpu:
         self.begin_looking(now)
 
     def lose_daemon(self, now: float) -> None:
-        """Nobody says who may run: it runs."""
+        """The daemon is gone: it runs."""
         self.drop_line()
         self.connect_at = self.alone_since = now
         if not self.is_cooperative:
@@ -281,7 +282,7 @@ class PartOfGpu:
     def look(self, now: float) -> None:
         """See whether it works: then it needs the token, and otherwise not."""
         used, before, seconds = self.used_seconds(), self.cpu_seconds, now - self.looked_at
-        # What cannot be told counts as work.
+        # Unknown use counts as work.
         is_busy = used is None or before is None or used - before > BUSY * seconds
         idle_looks = 0 if is_busy else self.idle_looks + 1
         self.begin_looking(now)
@@ -297,7 +298,7 @@ class PartOfGpu:
             self.tell(**{"return": True})
 
     def used_seconds(self) -> float | None:
-        """Return the processor time of all its processes so far; None where that cannot be told."""
+        """Return the processor time of all its processes so far; None where that is unknown."""
         used = self.replica.cgroup.cpu_seconds()
         if used is not None:
             return used
@@ -355,7 +356,7 @@ class PartOfGpu:
             self.tell(more=True)
 
     def note_use(self, now: float, *, is_unheld: bool) -> None:
-        """Take in what it used since the last time; what it did within a look's time counts with the next."""
+        """Record what it used since the last time; what it did within a look's time counts with the next."""
         if now - self.looked_at < LOOK_SECONDS:
             return
         used, before = self.used_seconds(), self.cpu_seconds
@@ -372,7 +373,7 @@ class PartOfGpu:
             self.let_asker_run()
 
     def let_asker_run(self) -> None:
-        """Nobody says who may run: it does, and asks again soon."""
+        """Let it run without a daemon to decide; it asks again soon."""
         self.state = HOLDING
         self.asking.answer(FREE_MICROSECONDS)
 
@@ -440,7 +441,7 @@ class Sharing:
             part.stand_down()
 
     def close(self) -> None:
-        """Hold nobody any more: what was frozen goes on."""
+        """Hold no replica any more: what was frozen goes on."""
         for part in self.parts:
             part.close()
 

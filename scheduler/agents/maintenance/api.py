@@ -1,4 +1,4 @@
-"""Maintenance windows: everybody signed in sees them, operators decide."""
+"""Maintenance windows: all signed-in users see them, operators decide."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -89,7 +89,7 @@ def window_change(
     choice: Choice | None = None,
     **columns: Any,
 ) -> MaintenanceWindow:
-    """Change `reason`, `starts_at`, `ends_at` or the nodes. Of a window that has begun: reason and end."""
+    """Change `reason`, `starts_at`, `ends_at` or the nodes; once a window has begun, only reason and end."""
     now = database_now()
     window = _locked_window(window)
     before = set(window.nodes)

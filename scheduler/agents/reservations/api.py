@@ -96,7 +96,7 @@ class Reservations(ListAPIView[Reservation]):
 
     @extend_schema(request=ReservationInput, responses={201: schemas.Reservation})
     def post(self, request: Request) -> Response:
-        """Reserve whole nodes for a tenant. 409 that says why where they can not be had. For operators.
+        """Reserve whole nodes for a tenant. 409 with the reason where they are not available. For operators.
 
         From now on, no guaranteed job starts on its nodes that would not have ended at its start.
         """

@@ -1,6 +1,6 @@
-"""Which nodes a reservation has: as few as will do, that can be had when it begins.
+"""Which nodes a reservation has: as few as will do, among those that are available when it begins.
 
-A node cannot be had that takes no work, belongs to a serving pool, is reserved or in maintenance at that
+A node is not available if it takes no work, belongs to a serving pool, is reserved or in maintenance at that
 time, or has a guaranteed job that no time limit ends by then: such jobs are not stopped for a reservation.
 """
 
@@ -32,7 +32,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is to be had, and when. `keeps`: nodes that it has already and rather keeps."""
+    """What is needed, and when. `keeps`: nodes that it has already and preferably keeps."""
 
     gpu_model: str
     gpus: int
@@ -97,7 +97,9 @@ def chosen_nodes(terms: Terms, now: datetime) -> list[str]:
 
 
 def unfit_nodes(reservation: Reservation) -> set[str]:
-    """Return those of its nodes that could not be had if it began now: gone, lost, or out of service."""
+    """Return those of its nodes that would not be available if it began now: gone, lost, or out
+    of service.
+    """
     rows = {node.name: node for node in Node.objects.filter(name__in=reservation.nodes)}
     maintained = _maintained(Terms.of(reservation))
     return {

@@ -1,7 +1,8 @@
 """Reservations: made, changed and called off by operators.
 
 Rounds read the reservations themselves: they keep other jobs away in time, and stop those that are left when
-one begins. What is left to do here is to choose nodes, to choose others when one is lost before, and to tell.
+one begins. What is left to do here is to choose nodes, to choose others when one is lost before, and to
+report.
 """
 
 from collections.abc import Collection, Iterable
@@ -125,7 +126,7 @@ def reservation_change(reservation: Reservation, *, actor: str, **columns: Any) 
 
 @transaction.atomic
 def reservation_cancel(reservation: Reservation, *, actor: str) -> None:
-    """Call a reservation off, or end it early: its nodes are for everybody again."""
+    """Cancel a reservation, or end it early: its nodes are open to all again."""
     now = database_now()
     reservation = _locked(reservation, now)
     reservation.cancelled_at = now

@@ -1,4 +1,4 @@
-"""Serving pools, and the loans of their nodes: everybody signed in sees them, operators decide."""
+"""Serving pools, and the loans of their nodes: all signed-in users see them, operators decide."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,10 +1,11 @@
 """How the CPUs and memory of nodes are divided among gangs whose GPUs are placed already.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
-section 4: who runs is decided by GPUs alone, and nobody is slower than with the part of its node that its
-GPUs are. Deviations: here placers choose the nodes, so that a mechanism never does (`auxiliary_shares` has
-the published mechanisms, which do); `greedy` first gives everybody the share that he is owed, where the
-published one skips who does not fit; what `tune` has left when it has cut some is theirs, in their order.
+section 4: GPUs alone decide which jobs run, and no job is slower than with its proportional share, the part
+of its node that its GPUs are. Deviations: placers choose the nodes here, so no mechanism does
+(`auxiliary_shares` has the published mechanisms, which do). `greedy` first gives each job the share that it
+is owed; the published one skips a job that does not fit. When `tune` has cut some jobs, what is left goes to
+these, in their order.
 """
 
 from __future__ import annotations
@@ -33,38 +34,41 @@ class Part:
     replicas: int
     #: The part of the node that its GPUs are.
     proportional: Amounts
-    #: So many gangs run there one at a time, each with the CPUs of all.
+    #: This many gangs run there one at a time, each with the CPUs of all.
     turns: int = 1
 
     def of_node(self, amounts: Amounts) -> Amounts:
-        """Return what the replicas take of their node with so much each."""
+        """Return what the replicas take of their node with this amount each."""
         return amounts[0] * self.replicas / self.turns, amounts[1] * self.replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Replicas of one task of a gang that leave CPUs or memory to the platform; of what they do not leave,
-    all amounts are 0."""
+    """Replicas of one task of a gang that leave CPUs or memory to the platform; an amount that they state is
+    0 here.
+    """
 
     parts: tuple[Part, ...]
-    #: With how much a replica is as fast as it can be; infinite where nobody knows: then its proportional
-    #: share is what it has.
+    #: The amounts at which a replica is as fast as it can be; infinite where they are unknown, so that it has
+    #: its proportional share.
     best: Amounts
 
 
 #: What each replica of a claim has, by the claim's parts.
 Given = list[Amounts]
-#: A mechanism: by claim what it gets, in the order of the policy, of so much that is free of each node.
+#: A mechanism: it returns what each claim gets, in the order of the policy, from what is free on each node.
 Division = Callable[[Mapping[Node, Amounts], Sequence[Claim]], list[Given]]
 
 
 def proportional(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give everyone the part of its node that its GPUs are."""
+    """Give each claim the part of its node that its GPUs are."""
     return _lower_bounds(free, claims, list(map(_fair, claims)))
 
 
 def greedy(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give everyone the share that it is owed, then the first more as far as it is of use, then the next."""
+    """Give each claim the share that it is owed, then the first more as far as it is of use, then
+    the next.
+    """
     given = _lower_bounds(free, claims, _owed(claims))
     room = _Room(free, claims, given)
     for claim, its in zip(claims, given, strict=True):
@@ -136,7 +140,7 @@ def _unlimited(amounts: tuple[float, int]) -> Amounts:
 
 
 def _best_of(claim: Claim, lower_bound: Amounts) -> Amounts:
-    """Return what a replica can make use of: of what nobody knows, no more than it is owed."""
+    """Return what a replica can make use of; where that is unknown, no more than it is owed."""
     cpus, memory = claim.best
     return (
         lower_bound[0] if cpus == inf else max(cpus, lower_bound[0]),
@@ -145,7 +149,9 @@ def _best_of(claim: Claim, lower_bound: Amounts) -> Amounts:
 
 
 def _owed(claims: Iterable[Claim]) -> list[Given]:
-    """Return with how much each is as fast as with its proportional share: of what it needs less of, less."""
+    """Return the amounts with which each is as fast as with its proportional share, less where it
+    needs less.
+    """
     return [
         [(min(claim.best[0], cpus), min(claim.best[1], memory)) for cpus, memory in _fair(claim)]
         for claim in claims
@@ -221,7 +227,7 @@ class _Room:
             left[1] -= sign * taken[1]
 
     def has(self, part: Part, amounts: Amounts) -> bool:
-        """Whether replicas can have so much of their node."""
+        """Whether replicas can have these amounts of their node."""
         left, taken = self._left[part.node], part.of_node(amounts)
         return all(
             [want <= have + _ROUNDING * max(want, 1.0) for want, have in zip(taken, left, strict=True)]

@@ -1,9 +1,9 @@
-"""Who gets how many CPUs and how much memory, once it is decided by GPUs who runs.
+"""How the CPUs and memory are divided, once GPUs have decided which jobs run.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
 section 4, as the published simulator has it (msr-fiddle/synergy): GPUs from the first servers with room.
-Deviation: whoever is cut keeps less than the proportional share of what it needs less of, so that what is cut
-always fits, and is as fast.
+Deviation: a job that is cut keeps less than its proportional share of what it needs less of. So what is cut
+always fits, and the job is as fast.
 """
 
 from __future__ import annotations
@@ -51,25 +51,26 @@ class Share:
     is_best: bool
 
 
-#: A mechanism: the shares of jobs in their order, None for who does not run.
+#: A mechanism: the shares of jobs in their order, None for a job that does not run.
 Mechanism = Callable[[Servers, Sequence[Need]], list[Share | None]]
 
 
 def proportional(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
-    """Give everyone whose GPUs fit the part of a server that its GPUs are."""
+    """Give each job whose GPUs fit the part of a server that its GPUs are."""
     room = _Room(servers)
     return [room.take(need.gpus, servers.proportional, is_best=False) for need in needs]
 
 
 def greedy(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
-    """Give everyone what it is fastest with; who does not fit so is skipped, and GPUs may idle."""
+    """Give each job what it is fastest with; a job that does not fit so is skipped, and GPUs may idle."""
     room = _Room(servers)
     return [room.take(need.gpus, need.best, is_best=True) for need in needs]
 
 
 def tune(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
-    """Give everyone whose GPUs fit what it is fastest with while there is room, else at most its proportional
-    share, for which others are cut to theirs: first those with most CPUs for each GPU."""
+    """Give each job whose GPUs fit what it is fastest with while there is room. Else it gets at most its
+    proportional share, for which others are cut to theirs: first those with most CPUs for each GPU.
+    """
     room, fair = _Room(servers), servers.proportional
     shares: list[Share | None] = []
     on_server: list[list[Share]] = [[] for _ in range(servers.count)]
@@ -105,7 +106,7 @@ def _cut_others(room: _Room, server: int, desired: PerGpu, holders: list[Share],
 
 
 class _Room:
-    """What is free of each server, as arrays: a round looks at all servers once or twice for each job."""
+    """What is free on each server, as arrays: a round searches all servers once or twice for each job."""
 
     def __init__(self, servers: Servers) -> None:
         self._gpus = np.full(servers.count, servers.gpus)
@@ -123,7 +124,7 @@ class _Room:
         if gpus > self.free_gpus:
             return None
         cpus, memory = per_gpu
-        # Each of these has room for one GPU or more: so many suffice.
+        # Each of these has room for at least one GPU, so this many servers suffice.
         have_room = (self._gpus > 0) & (self._cpus + _ROUNDING >= cpus) & (self._memory + _ROUNDING >= memory)
         parts: dict[int, int] = {}
         left = gpus
@@ -140,7 +141,7 @@ class _Room:
         return None
 
     def parts_by_gpus(self, gpus: int) -> dict[int, int]:
-        """Return free GPUs: of the first server that has as many, else of those with the fewest free."""
+        """Return free GPUs of the first server that has as many, else of those with the fewest free."""
         if gpus > 1 and (enough := self._gpus >= gpus).any():
             return {int(enough.argmax()): gpus}
         free = np.flatnonzero(self._gpus)

@@ -8,8 +8,8 @@ Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a
 - A job gets the place where the placer would put it or none: if that one is in the head's way it waits,
   though it might have been put elsewhere.
 - Jobs that have outlived their estimates are taken to end together one round from now, again and again.
-- When the head would not fit even after all jobs of its view had ended (what it waits for is held by
-  other views, or broken), there is no reservation and nothing is held back for it.
+- If the head would not fit even after all jobs of its view had ended (other views hold what it waits for, or
+  it is broken), there is no reservation and nothing is held back for it.
 """
 
 from __future__ import annotations

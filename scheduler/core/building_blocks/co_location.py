@@ -1,11 +1,11 @@
-"""Which jobs may have the same GPUs: by the switch of their virtual clusters, memory, and what was measured.
+"""Which jobs may share GPUs: by the switch of their virtual clusters, memory, and measurements.
 
-A virtual cluster shares never, where measured, or freely. Where measured, applications do not share that made
-less progress together, when that was measured, than they would taking turns: no two of a kind, nor a larger
-group that has them in it. Where the two were not measured, it is the policy that needs a measure: it lets no
-jobs share whose profiles it does not know. What is predicted of two by their profiles is none, and told only
-of jobs that may share freely. Of memory, what jobs are known to use must fit into the smallest GPU that they
-may be on, as far as both are known.
+A virtual cluster shares never, where measured, or freely. Where measured, applications do not share if they
+were measured to make less progress together than by taking turns: neither the two alone, nor a larger group
+that contains them. Where the two were not measured, the policy needs another measure: it lets no jobs share
+whose profiles it does not know. A prediction from the profiles of two is not a measure, and is made only for
+jobs that may share freely. The memory that jobs are known to use must fit into the smallest GPU that they may
+be on, as far as both are known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Speeds = tuple[float, float]
 
 
 def shares_gpus(view: View, job: Job) -> bool:
-    """Whether it shares whole GPUs with anybody at all."""
+    """Whether it shares whole GPUs with any other job."""
     is_allowed = view.sharing.get(job.virtual_cluster, SHARE_MEASURED) != SHARE_NEVER
     return is_allowed and not job.has_parts
 
@@ -62,7 +62,7 @@ class CoLocation:
         return not knows_memory and not (is_measured and self._harmful)
 
     def shares(self, job: Job) -> bool:
-        """Whether it shares whole GPUs with anybody at all."""
+        """Whether it shares whole GPUs with any other job."""
         return shares_gpus(self._view, job)
 
     def may_share(self, jobs: Sequence[Job]) -> bool:
@@ -79,7 +79,7 @@ class CoLocation:
         )
 
     def measured(self, job: Job, other: Job) -> float | None:
-        """Return how fast a job was measured to be beside another, at the least; None: nobody measured it."""
+        """Return the lowest speed measured of a job beside another; None where it was not measured."""
         if not (job.application and other.application):
             return None
         return self._measured.get((job.application, other.application, job.gpus))

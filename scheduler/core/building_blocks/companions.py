@@ -1,7 +1,7 @@
-"""Jobs that share GPUs: those that wait come along with one that starts, or join others that run.
+"""Jobs that share GPUs: a waiting job starts together with another one, or joins one that runs.
 
-Nobody stops for a companion (decision 0066). What an allocation's jobs leave of each other when one ends goes
-on alone.
+No job stops for a companion (decision 0066). When one job of a shared allocation ends, the others run on
+there.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def waiting_in(view: View, outcome: Outcome) -> Iterable[Job]:
 def together(view: View, outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> Outcome:
     """Return the outcome in which jobs that start take these along, by the number of each host.
 
-    Several jobs need the CPUs and the memory of all. Groups that find no place stay apart; where others then
-    find none either, everyone stays alone.
+    Several jobs need the CPUs and the memory of all. Groups that find no place stay apart. If others then
+    find none either, every job stays alone.
     """
     grants = _grants(outcome, companions)
     placed = _placed(view, outcome, grants)
@@ -82,7 +82,7 @@ def beside(view: View, outcome: Outcome, guests: Mapping[JobId, Sequence[JobId]]
 
 
 def _grants(outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> list[Grant]:
-    """Return the grants with whom their jobs take along."""
+    """Return the grants, each with the companions of its jobs."""
     return [_with(grant, companions.get(grant.jobs[0], ())) for grant in outcome.grants]
 
 

@@ -1,10 +1,10 @@
-"""Who is entitled to how many GPUs of each model: an equal part of every model for the same weight, as far as
-it is of use, and what others leave.
+"""How many GPUs of each model each tenant and user is entitled to: an equal part of every model for the same
+weight, as far as it is of use, and what others leave.
 
 Water filling as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for
-Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4: of 8 GPUs and three users, one of whom needs 2, this
-one is entitled to 2 and the others to 3 each. In two levels, tenants have their parts by weight and their
-users equal parts of these (`entitled_within`).
+Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4: if three users share 8 GPUs and one of them needs 2,
+this one is entitled to 2 and the others to 3 each. In two levels, tenants have their parts by weight and
+their users equal parts of these (`entitled_within`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class Claim:
     #: GPUs of all models together, and of each.
     gpus: float
     by_model: Mapping[str, float]
-    #: What a GPU of each model is worth to it: of its part, it takes the best first where it can not use all.
+    #: What a GPU of each model is worth to it: it takes the best models first where it can not use its whole
+    #: part.
     worth: Mapping[str, float] = field(default_factory=dict)
 
 
 def claim_of(weight: float, gangs: Iterable[tuple[float, Mapping[str, float]]]) -> Claim:
-    """Return the claim of who has these gangs, each given by its GPUs and its speeds by model.
+    """Return the claim of a tenant or user with these gangs, each given by its GPUs and its speeds by model.
 
     What a model is worth to it is the mean of their speeds there, by their GPUs.
     """
@@ -116,7 +117,7 @@ def _parts(
 
 
 def _most_of_use(amounts: Mapping[str, float], room: float, worth: Mapping[str, float]) -> dict[str, float]:
-    """Return so much of what is wanted as there is room for: the best first, equal parts of what is alike."""
+    """Return as much of what is wanted as there is room for: the best first, equal parts of what is alike."""
     taken: dict[str, float] = {}
     by_worth: dict[float, list[str]] = {}
     for model in amounts:

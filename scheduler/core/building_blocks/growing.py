@@ -1,14 +1,13 @@
-"""Elastic gangs that run on fewer GPUs than they may have grow into what is idle, when it is of use to nobody
-else.
+"""Elastic gangs that run on fewer GPUs than they may have grow into idle GPUs that no other job can use.
 
-As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only what is idle is taken. Jobs that come
-later shrink them again: to their own size as soon as one that waits then fits, further by the order of the
-policy. A gang that starts has what is idle from the start. Gangs that run grow in the next round in which
-nobody else is given anything. To grow is to be checkpointed and started again, so it is not done to a gang
-that was started a moment ago.
+As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only idle GPUs are taken. Later jobs shrink
+the gangs again: to their own size as soon as a waiting job then fits, further by the order of the policy. A
+gang that starts has the idle GPUs from the start. Running gangs grow in the next round that grants nothing
+else. A gang that grows is checkpointed and started again, so a gang that started a moment ago does not grow.
 
-Under a policy that disturbs nobody, jobs that wait stop no gang from growing where none of them fits into
-what is idle. But then gangs grow beyond their own size only: that alone is taken back for one that waits.
+Under a policy that never preempts, waiting jobs do not keep a gang from growing where none of them fits into
+the idle GPUs. But then gangs only grow beyond their own size, since only that part is taken back for a
+waiting job.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from scheduler.core.model.snapshot import Job, Running
 
 #: A gang that was started less than this ago is left as it is.
 SETTLED_SECONDS = 60.0
-#: So many that wait are tried in the place of what gangs grew into.
+#: The most waiting jobs that are tried in the place of what gangs grew into.
 TRIED = 100
 
 
 def with_growth(view: View, decision: Decision, *, beside_waiting: bool = False) -> Decision:
-    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to who waits.
+    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to waiting jobs.
 
     `beside_waiting`: though jobs wait, of which none fits. Where a policy may soon make room for one of them,
     a gang would be resized all the time.
@@ -100,7 +99,7 @@ def _take_back(view: View, job: Job, capacity: Capacity) -> list[Grant]:
 
 
 def _fits(job: Job, capacity: Capacity) -> bool:
-    """Whether one that waits fits at one of its sizes without disturbing anybody."""
+    """Whether a waiting job fits at one of its sizes without disturbing another."""
     fits = (capacity.find(demand_of(job, capacity.cluster, size)) for size in sizes_of(job))
     return any(fit is not None and not fit.victims for fit in fits)
 
@@ -151,7 +150,7 @@ def _may_start_larger(view: View, grant: Grant) -> bool:
 
 
 def _of_each_shape(jobs: Sequence[Job], capacity: Capacity) -> list[Job]:
-    """Return one of all jobs that fit or do not fit alike, of so many as are tried."""
+    """Return one of each set of jobs that fit or do not fit alike, at most `TRIED`."""
     return list({shape_in(capacity.cluster, job): job for job in jobs[:TRIED]}.values())
 
 
@@ -162,9 +161,9 @@ def _is_small(job: Job, running: Running) -> bool:
 
 
 def _larger(job: Job, holding: Holding, capacity: Capacity, *, is_wanted: bool) -> int | None:
-    """Settle a gang at the largest size that disturbs nobody; return that size, None where none is.
+    """Settle a gang at the largest size that disturbs no other job; return that size, or None.
 
-    `is_wanted`: somebody waits. Then it has its own size already, or grows in no way.
+    `is_wanted`: a job waits. Then the gang must have its own size already, or it does not grow.
     """
     now = holding.size
     if is_wanted and now < job.gpus:

@@ -1,9 +1,10 @@
-"""Who shares GPUs by turns with whom: groups by rounds of matching on how busy they keep the resources.
+"""Which jobs share GPUs by turns: groups by rounds of matching on how busy they keep the resources.
 
 Y. Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022, section 4.2:
 jobs of equal shape are paired by a maximum-weight matching, pairs are paired again, and only as many as it
-takes for all groups to fit. Shapes are merged in the order of their first jobs by priority, as the published
-simulator does, not those first that waste least; of many pairs that are alike, those nearest in priority.
+takes for all groups to fit. Shapes are merged in the order of their first jobs by priority, as in the
+published simulator, and not by least waste. Among many pairs that are alike, those nearest in priority come
+first.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def grouped(
     least_efficiency: float = 0.0,
     may_share: Callable[[Sequence[J]], bool] | None = None,
 ) -> list[tuple[J, ...]]:
-    """Return jobs, by shape in order of priority, in groups that need no more than so many GPUs if they can.
+    """Return jobs, by shape in order of priority, in groups that need at most `gpus` GPUs if they can.
 
-    Nobody is grouped where all fit alone. A merger to n jobs must be as efficient as `least_efficiency` times
+    No job is grouped where all fit alone. A merger to n jobs must be as efficient as `least_efficiency` times
     n / 4, and `may_share` may forbid it.
     """
     groups: dict[Shape, list[tuple[J, ...]]] = {
@@ -102,7 +103,9 @@ def _forbid(
 
 
 def _merged(groups: Sequence[tuple[J, ...]], weights: Floats, most: int) -> list[tuple[J, ...]]:
-    """Return the groups, at most so many pairs of them made into one, by the later of the two in priority."""
+    """Return the groups, with at most `most` pairs of them merged, in the order of the later of each pair in
+    priority.
+    """
     mate = dict[int, int]()
     for one, other in pairs_of_most_weight(weights):
         mate[one], mate[other] = other, one

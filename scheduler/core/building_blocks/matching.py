@@ -1,17 +1,17 @@
 """Pairs of largest total weight: a maximum-weight matching of a graph that is not bipartite.
 
-J. Edmonds, "Maximum Matching and a Polyhedron with 0,1-Vertices", Journal of Research of the National
-Bureau of Standards 69B, 1965. Two steps:
+J. Edmonds, "Maximum Matching and a Polyhedron with 0,1-Vertices", Journal of Research of the National Bureau
+of Standards 69B, 1965. Two steps:
 
 - *Halves*. Without the constraints of odd sets, the linear program is an assignment of the vertices to
-  themselves: each takes a partner, itself for none, and an edge counts half for each of its ends
-  (M. Balinski, "Integer Programming: Methods, Uses, Computation", Management Science 12(3), 1965). Its cycles
-  of even length are matchings at once, those of odd length leave one vertex over.
+  themselves: each takes a partner, itself for none, and an edge counts half for each of its ends (M.
+  Balinski, "Integer Programming: Methods, Uses, Computation", Management Science 12(3), 1965). Its cycles of
+  even length are matchings at once, those of odd length leave one vertex over.
 - *Blossoms*. From each vertex left over a tree of alternating paths grows, with blossoms for odd cycles,
   until it meets another free vertex, or one that may stay free. There are few such vertices, so this is less
   work than the assignment.
 
-Weights are dense, as everyone may be paired with everyone; each step of a tree is a few operations on arrays.
+Weights are dense, as any two vertices may be paired; each step of a tree is a few operations on arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 
 #: Weights are rounded to this part of the largest, so that sums of them are exact.
 _GRAIN = 2.0**-24
-#: Of bringing everyone's price halfway to the least that its edges allow.
+#: How often the price of each vertex is moved halfway to the least that its edges allow.
 _ROUNDS = 20
 _OUTER, _INNER = 1, 2
 
@@ -59,7 +59,7 @@ def pairs_of_most_weight(weights: Floats) -> list[tuple[int, int]]:
 
 
 def _halves(gains: Floats) -> tuple[Integers, Floats]:
-    """Return everyone's partner in the best assignment, itself for none, and prices that prove it.
+    """Return the partner of each vertex in the best assignment, itself for none, and prices that prove it.
 
     The prices of the ends of an edge are together at least its weight, and exactly that for partners.
     """
@@ -214,7 +214,7 @@ class _Forest:
         self._look_from(leaves)
 
     def _look_from(self, leaves: Integers) -> None:
-        """Note whom vertices that became outer are near to."""
+        """Note which vertices the new outer vertices are near to."""
         slack = self.price[leaves][:, None] + self.price[None, :] - self.gains[leaves]
         slack[self._group[leaves][:, None] == self._group[None, :]] = np.inf
         best = slack.argmin(axis=0)
@@ -277,7 +277,7 @@ class _Forest:
             label = _OUTER if label == _INNER else _INNER
 
     def _flip(self, vertex: int, mate: int) -> None:
-        """Pair an outer vertex with `mate`, with nobody for -1, and exchange the pairs up to the root."""
+        """Pair an outer vertex with `mate` (-1: with no vertex), and exchange the pairs up to the root."""
         while True:
             node = self._top[vertex]
             self._rebase(node, vertex)

@@ -1,11 +1,13 @@
-"""The best that CPUs and memory can do, once it is decided by GPUs who runs: a bound for TUNE and others.
+"""The best possible division of CPUs and memory, once GPUs have decided which jobs run: a bound for TUNE and
+others.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
-section 4: Synergy-OPT, an integer program for how much each job gets, then a linear one for where. It bounds;
-it is no plan: who is split over servers has parts of GPUs there, and nobody stays where it was.
+section 4: Synergy-OPT, an integer program for how much each job gets, then a linear one for where. The result
+is a bound and not a plan: a job that is split over servers has parts of GPUs there, and no job stays where it
+was.
 
-Deviation: jobs of the same profile are counted instead of chosen for one by one, and points that cost more
-and are no faster are left out, which changes no optimum. Of jobs of the same profile the first are fastest.
+Deviation: jobs of the same profile are counted instead of chosen for one by one. Points that cost more and
+are no faster are left out, which changes no optimum. Among jobs of the same profile the first are fastest.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How fast a job is with so much for each GPU, as a multiple of its speed with the proportional share."""
+    """How fast a job is with these amounts for each GPU, as a multiple of its speed with the proportional
+    share.
+    """
 
     per_gpu: PerGpu
     speed: float
@@ -61,13 +65,15 @@ class Profile:
         return min(self.points, key=lambda point: (-point.speed, point.per_gpu)).per_gpu
 
     def speed(self, per_gpu: PerGpu) -> float:
-        """Return the speed of the fastest point that so much is enough for; 0 if it is for none."""
+        """Return the speed of the fastest point for which these amounts suffice; 0 if they do for none."""
         return max((point.speed for point in self.points if _is_within(point.per_gpu, per_gpu)), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What each job gets, None for who does not run; the sum of speeds, and what no sum is above."""
+    """What each job gets, None for a job that does not run; the sum of speeds, and an upper bound of all
+    sums.
+    """
 
     points: list[Point | None]
     total: float
@@ -76,11 +82,12 @@ class Optimum:
 
 
 def optimal(servers: Servers, profiles: Sequence[Profile]) -> Optimum:
-    """Return the points of the largest sum of speeds, nobody slower than with the proportional share.
+    """Return the points of the largest sum of speeds at which no job is slower than with the proportional
+    share.
 
-    Who runs are those whose GPUs fit, in their order; CPUs and memory are those of all servers together.
-    Raises ValueError for a profile whose speed with the proportional share is not known, and SolverError
-    where the solver finds no choice.
+    The running jobs are those whose GPUs fit, in their order; CPUs and memory are those of all servers
+    together. Raises ValueError for a profile whose speed with the proportional share is not known, and
+    SolverError where the solver finds no choice.
     """
     running: list[int] = []
     free = servers.count * servers.gpus
@@ -113,10 +120,10 @@ def optimal(servers: Servers, profiles: Sequence[Profile]) -> Optimum:
 def divide(
     servers: Servers, profiles: Sequence[Profile], points: Sequence[Point | None]
 ) -> list[dict[int, float]]:
-    """Return which part of each job is on which server, none for who does not run.
+    """Return which part of each job is on which server, none for a job that does not run.
 
-    A corner of the linear program: at most three jobs a server are split. What fits all servers together
-    always fits so. Raises SolverError where it does not.
+    A corner of the linear program: at most three jobs a server are split. Jobs that fit all servers together
+    can always be divided so. Raises SolverError where they do not fit.
     """
     found: list[dict[int, float]] = [{} for _ in profiles]
     running = [
@@ -155,7 +162,7 @@ def _worth_having(profile: Profile, fair: PerGpu) -> list[Point]:
             f"points: none that is within the proportional share, {fair[0]:g} CPUs and {fair[1]:g} GB for "
             "each GPU, has a speed above 0; measure one"
         )
-    # In this order whoever beats a point comes before it.
+    # In this order a point that beats another comes before it.
     ordered = sorted(profile.points, key=lambda point: (-point.speed, point.per_gpu))
     kept: list[Point] = []
     for point in ordered:

@@ -1,13 +1,13 @@
 """Serving the jobs of a view in an order, whole gangs only; a gang that does not fit is passed over.
 
-`start_in_order` disturbs nothing that runs. In `serve_in_order` everyone has a turn, those that run included:
-a gang keeps its place when its turn comes, and has lost it when gangs ahead needed it. Both name only what
+`start_in_order` disturbs no running job. In `serve_in_order` every job has a turn, running ones included: a
+gang keeps its place when its turn comes, and has lost it when gangs ahead needed it. Both name only what
 changes when no job has to stop, and cost next to nothing when no job waits.
 
-Who must stop is found by counting first: gangs for which no GPUs would be left are the losers of the order. A
-gang that needs a place gets idle GPUs if it can, else those of losers, and only where these lie too scattered
-those of others behind it. Who was displaced so is looked for another place, idle or of losers, and displaces
-no other in the same round: that would go on through the whole cluster.
+Counting first finds the gangs that must stop: those for which no GPUs would be left are the losers of the
+order. A gang that needs a place gets idle GPUs if it can, else those of losers, and only where these lie too
+scattered those of others behind it. For a gang that was displaced so another place is searched, idle or of
+losers; it displaces no other in the same round, since that would go on through the whole cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scheduler.core.fitting.settle import settle
 from scheduler.core.model.plan import Decision, Grant, Locality, Reason
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
-#: More losers than this are stopped first and looked at again in their turn: to choose among them costs more
+#: More losers than this are stopped first and considered again in their turn: to choose among them costs more
 #: than it is worth when nearly all must go.
 MANY = 16
 
@@ -52,7 +52,7 @@ class Outcome:
         memory: Memory | None = None,
         wake_at: float | None = None,
     ) -> Decision:
-        """Return the policy's decision: what is not named stays; `reasons` are those of who waits."""
+        """Return the policy's decision: what is not named stays; `reasons` are those of the waiting jobs."""
         return Decision(
             grants=self.grants,
             memory=memory or {},
@@ -66,7 +66,7 @@ class Outcome:
         )
 
     def reasons(self, reason: Reason) -> dict[JobId, tuple[Reason, ...]]:
-        """Return the same reason for everyone who waits."""
+        """Return the same reason for each waiting job."""
         return dict.fromkeys(self.queue, (reason,))
 
 
@@ -173,7 +173,7 @@ def serve_ranked(
 
 
 def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]], bool]:
-    """Return the gangs that run for which no GPUs are left by mere numbers, and whether anyone may start."""
+    """Return the running gangs for which no GPUs are left by mere numbers, and whether any job may start."""
     capacity = view.capacity
     left: dict[str, float] = {model: capacity.offered(model) for model in capacity.models}
     most, may_start = max(left.values(), default=0), False
@@ -207,7 +207,7 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
 
 
 def _undisturbed(capacity: Capacity) -> int:
-    """Return how many GPUs could be had at most without stopping a job of this view."""
+    """Return the most GPUs that are available without stopping a job of this view."""
     own: dict[str, int] = {}
     for holding in capacity.pending.values():
         own[holding.model] = own.get(holding.model, 0) + holding.gpus
@@ -220,7 +220,7 @@ class Starts:
     def __init__(self, capacity: Capacity, locality_of: Callable[[Job], Locality]) -> None:
         self.capacity = capacity
         self._locality_of = locality_of
-        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        #: The most GPUs of each model that are available: cheaper to ask than a place.
         self._left = {model: capacity.offered(model) for model in capacity.models}
         self._most = max(self._left.values(), default=0)
         self._misfits: set[object] = set()
@@ -290,7 +290,7 @@ class _Turns:
                 if len(jobs) == 1:
                     self._capacity.drop(self._capacity.pending[jobs])
         self.starts.losers = losers
-        #: Who starts or moves, in the order.
+        #: Jobs that start or move, in the order.
         self._grants: list[Grant] = []
         self._served: set[JobId] = set()
         self._queue: list[JobId] = []

@@ -1,20 +1,21 @@
 """How long a job will run by its own steps: measured overrules declared, which overrules limit and default.
 
-A job whose progress lines tell `step` and `total_steps` says how far it has come; what its steps took says
-how long the rest will take. Its whole run time is what it has had so far and what is left: the steps still to
-do, each as long as those that were timed. Work is GPU-seconds by model, counted by the job's speed there.
+A job whose progress lines state `step` and `total_steps` shows how far it has come; the time of its steps
+shows how long the rest will take. Its whole run time is what it has had so far and what is left: the
+remaining steps, each as long as those that were timed. Work is GPU-seconds by model, counted by the job's
+speed there.
 
-- Timed is what lies between two lines of one attempt that had its GPUs for itself. So neither starting and
-  restoring nor other jobs on the same GPUs make its steps look slower, and whoever begins in the middle, by
-  a checkpoint from elsewhere, does not look quick.
-- An attempt that begins at an earlier step than the last one reached does the steps between again: what was
-  lost is still to do. What it took is had, and so makes the whole longer.
-- A counter that goes back within an attempt counts something else than the whole job, such as the steps of
-  an epoch: of such a job nothing is believed any more.
-- Of a total that changes the newest holds. Who has done it all and runs on has nothing left, and has outlived
-  its run time like any other (`run_time`).
+- The time between two lines of one attempt counts if the attempt had its GPUs for itself. So neither starting
+  and restoring nor other jobs on the same GPUs make the steps look slower, and a job that begins in the
+  middle, from a checkpoint made elsewhere, does not look quick.
+- An attempt that begins at an earlier step than the last one reached does the steps between again: the lost
+  steps are still to do. The time that they took was used, so the whole becomes longer.
+- A counter that goes back within an attempt counts something else than the whole job, such as the steps of an
+  epoch. No progress of such a job is believed from then on.
+- If the total changes, the newest holds. A job that has done all its steps and runs on has nothing left, and
+  has outlived its run time like any other (`run_time`).
 - What is measured counts alone or not at all, from when the timed steps took `LEAST_SECONDS` and are
-  `LEAST_PART` of the total: a shorter look predicts little.
+  `LEAST_PART` of the total: a shorter sample predicts little.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.building_blocks.run_time import LONGEST_SECONDS, relative_rates
 
-#: A line counts that comes so long after the last one that did, and the last of an attempt.
+#: A line counts if it comes this long after the last one that did; the last line of an attempt counts too.
 EVERY_SECONDS = 60.0
 LEAST_SECONDS = 60.0
 LEAST_PART = 0.01
@@ -94,7 +95,7 @@ class Pace:
         return replace(known, timed_steps=self.timed_steps + steps, timed=timed)
 
     def is_trusted(self, gpus: float) -> bool:
-        """Whether it was looked at for long enough; `gpus` is the size of the job's own gang."""
+        """Whether it was timed for long enough; `gpus` is the size of the job's own gang."""
         return (
             not self.is_void
             and self.timed_steps > 0

@@ -1,4 +1,6 @@
-"""What placers have in common: who stays, who is dropped, and how a taste for nodes becomes a placement."""
+"""What placers have in common: which jobs stay, which are dropped, and how a preference for nodes becomes a
+placement.
+"""
 
 from __future__ import annotations
 
@@ -69,13 +71,13 @@ def place_all(
     chooser: Chooser | None = None,
     part_chooser: PartChooser | None = None,
 ) -> PlacerDecision:
-    """Settle the grants in their order: where their jobs are if they can stay there, else as the rule likes,
-    or the chooser of whole places that is given in its stead; parts of GPUs as theirs does.
+    """Settle the grants in their order. A job stays where it is if it can. Else the rule chooses its place,
+    or the given chooser of whole places does in its stead; the part chooser places parts of GPUs.
 
-    The rule has a say only where nobody is disturbed. When it finds nothing, and wherever others must make
-    room, places are found as for every placer. A policy grants what fits when it is packed: should the rule
-    have scattered what a later grant needs whole, all of this round's new gangs are packed instead. So no
-    taste makes a gang wait that was granted GPUs.
+    The rule only chooses among places where no job is disturbed. When it finds none, and wherever other jobs
+    must make room, places are found as for every placer. A policy grants what fits when it is packed: should
+    the rule have scattered what a later grant needs whole, all of this round's new gangs are packed instead.
+    So no placer's preference makes a gang wait that was granted GPUs.
     """
     granted = {grant.jobs for grant in grants}
     for running, holding in list(capacity.pending.items()):

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """Whom constraints between tags concern, and where those are that the view does not decide about."""
+    """The jobs that constraints between tags concern, and where those are about which the view does not
+    decide.
+    """
 
     #: Some job of theirs states constraints.
     tenants: frozenset[str]
     #: With how many of their replicas are on each node.
     elsewhere: Sequence[tuple[Job, Mapping[NodeId, int]]]
-    #: Of the hardware.
+    #: The nodes of the hardware.
     nodes: Mapping[NodeId, Node]
 
     def concerns(self, job: Job) -> bool:
@@ -85,11 +87,11 @@ class View:
     group_speeds: Sequence[GroupSpeeds] = ()
     #: How fast they are expected to be by their profiles: read by `co_location`, for those that share freely.
     interference: Sequence[Branch] = ()
-    #: What the jobs of the last days asked for, those of all views; empty: nobody counted.
+    #: What the jobs of the last days asked for, those of all views; empty where it was not counted.
     workload: Sequence[TaskKind] = ()
     #: By virtual cluster: whether its jobs share GPUs (`gpu_parts.SHARE_NEVER` and so on).
     sharing: Mapping[str, str] = field(default_factory=dict)
-    #: None: nobody states constraints between tags.
+    #: None: no constraints between tags are stated.
     tagged: Tagged | None = None
     #: How to run a computation that may take long; it must not depend on where it runs.
     compute: Compute = run_inline
@@ -144,7 +146,7 @@ class Policy(Protocol):
 class PlacerDecision:
     """A placer's answer for its view."""
 
-    #: By position in the grants; a grant that cannot be placed, or had better wait, is left out.
+    #: By position in the grants; a grant that cannot be placed, or should wait, is left out.
     placements: Mapping[int, Placement]
     #: Words for jobs that the placer makes wait though there is room, by job.
     reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)

@@ -2,21 +2,22 @@
 
 The run time is what was measured by the job's own steps (`pace`), else the declared estimate, else its time
 limit, else the default limit of its view. It holds on one model, the reference; on another it is longer or
-shorter as the job's throughput says. What is not known is assumed, and each assumption is here:
+shorter as the job's throughput says. These are the assumptions where something is not known:
 
-- The reference is the one given, where the job states its speed there, else the fastest for which it does.
-  What was measured holds on the fastest, whichever is given.
+- The reference is the given model, where the job states its speed there, else the fastest for which it does.
+  A measured run time holds on the fastest, whichever is given.
 - A job that states no speed is as fast on every model. One that states some is on every other model as slow
   as on the slowest of these: nothing unknown is preferred to what is known, and nothing is ruled out.
-- A throughput of 0 says that the job does not run there (as in Gavel's table); one that is negative or not a
-  finite number says nothing.
+- A throughput of 0 says that the job does not run there (as in Gavel's table). A negative or non-finite
+  throughput says nothing.
 - Work done counts by the speed of the model it was done on.
 - An elastic job on more or fewer GPUs than its own gang is faster or slower as its goodput says (near
-  together), else in proportion to the GPUs: one of which nothing was measured on that model, one of a fixed
-  world, and one whose own steps tell its run time, which is in GPU-seconds of the sizes that it had. So does
-  what the present attempt has done count; of earlier ones nobody remembers the sizes: by GPU-seconds.
-- What outlives its run time is expected to end within a minute, then within 2, 4, 8, ... of them: an instant
-  that stands until it is reached, so that nothing changes in between.
+  together). It is so in proportion to the GPUs where nothing was measured on that model, where its world is
+  fixed, and where its own steps give its run time, which is in GPU-seconds of the sizes that it had. The work
+  of the present attempt counts likewise. The sizes of earlier attempts are not kept, so their work counts by
+  GPU-seconds.
+- A job that outlives its run time is expected to end within a minute, then within 2, 4, 8, ... of them: an
+  instant that stands until it is reached, so that nothing changes in between.
 - No attempt lasts longer than the job's time limit.
 """
 
@@ -82,7 +83,7 @@ def start_seconds(
 
 
 def size_speed(job: Job, gpu_model: str, gpus: int) -> float:
-    """Return how many times as fast as its own gang a job is on so many GPUs of a model."""
+    """Return how many times as fast as its own gang a job is on `gpus` GPUs of a model."""
     follows = job.goodput is not None and job.elastic is not None and job.elastic_mode != FIXED_WORLD
     if follows and not job.measured and gpus != job.gpus:
         known = relative_goodput(job, gpu_model, gpus)
@@ -121,13 +122,13 @@ def work_left_seconds_on(
 ) -> float:
     """Return the work left, in seconds of the job's own gang on that model; more than 0."""
     left = work_left_seconds(job, running, now, default_limit_seconds)
-    # Where it is told to run it runs, whatever its throughput says.
+    # A job that was placed on a model runs there, whatever its throughput says.
     speed = relative_speeds(job, [gpu_model])[gpu_model] or 1.0
     return min(left / speed, LONGEST_SECONDS)
 
 
 def remaining_seconds(job: Job, running: Running | None, now: float, default_limit_seconds: float) -> float:
-    """Return how long a job is expected to run on, for those who tell no GPU model from another.
+    """Return how long a job is expected to run on, for policies that treat all GPU models alike.
 
     A second anywhere counts as one, as it does in what people declare; only what was measured by the job's
     steps knows models apart. Never below 0: a job that outlives its run time counts as about to end.
@@ -156,7 +157,7 @@ def seconds_to_run(job: Job, running: Running | None, view: View) -> float:
     left = max(0.0, whole_seconds(job, default) - _done_seconds(job, service, speeds))
     fastest = max([speeds[model] for model in models], default=1.0)
     speed = fastest if running is None else relative_speeds(job, [running.gpu_model])[running.gpu_model]
-    # Where it is told to run it runs, whatever its throughput says.
+    # A job that was placed on a model runs there, whatever its throughput says.
     return min(left / (speed or 1.0), LONGEST_SECONDS)
 
 

@@ -38,8 +38,8 @@ class NodeState(NamedTuple):
 
     #: Its GPUs with what is idle of each, in thousandths; broken ones are left out.
     free: Free
-    #: Who is there: `PART`, and the number of GPUs that each gang with whole ones has there. Empty unless the
-    #: scorer looks at it.
+    #: Which jobs are there: `PART`, and the number of GPUs that each gang with whole ones has there. Empty
+    #: unless the scorer reads it.
     kinds: frozenset[str] = frozenset()
 
 
@@ -48,7 +48,7 @@ class Scorer(Protocol):
 
     @property
     def sees_kinds(self) -> bool:
-        """Whether it looks at who is there."""
+        """Whether it reads which jobs are there."""
         ...
 
     def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
@@ -67,7 +67,7 @@ class Norms(NamedTuple):
 
     @classmethod
     def of(cls, cluster: Cluster) -> Norms:
-        """Return those of a cluster; CPUs are 0 where nobody counted them."""
+        """Return the norms of a cluster; CPUs are 0 where they were not counted."""
         fleets = cluster.fleets.values()
         cpus = max([cpus for fleet in fleets for cpus in fleet.cpus], default=0.0)
         gpus = max([fleet.largest_node for fleet in fleets], default=1)
@@ -75,7 +75,8 @@ class Norms(NamedTuple):
 
     def cpu_part(self, cpus: float) -> float:
         """Return CPUs as a part of what the largest node has."""
-        # In whole thousandths, as people ask for them: who truncates points is not to lose one by a hair.
+        # In whole thousandths, as people ask for them: a scorer that truncates points must not lose one by a
+        # hair.
         return round(cpus * 1_000) / (self.cpus * 1_000) if self.cpus else 0.0
 
     def gpu_part(self, thousandths: int) -> float:
@@ -121,10 +122,10 @@ def place_by_score(
 
 
 class Kinds:
-    """Who is on each node: what the view knows when it begins, and what is chosen then."""
+    """Which jobs are on each node: what the view knows when it begins, and what is chosen then."""
 
     def __init__(self, running: Iterable[Running], jobs: Mapping[JobId, Job], cluster: Cluster) -> None:
-        #: By model and node: kinds, and the GPUs of whom they are known.
+        #: By model and node: kinds, and the GPUs for which they are known.
         self._kinds: dict[tuple[str, int], frozenset[str]] = {}
         self._known: dict[tuple[str, int], int] = {}
         for each in running:
@@ -154,7 +155,7 @@ class Kinds:
         place = fleet.model, node
         kinds, cards = self._kinds.get(place, frozenset()), layer.cards.get(node, {})
         if place not in self._before:
-            # Asked before anything is placed there: who is there is known, or another view's.
+            # Asked before anything is placed there: the jobs there are known, or another view's.
             busy = fleet.usable[node] & ~layer.masks[node] & ~self._known.get(place, 0) & ~sum(cards)
             self._before[place] = bool(busy)
         if cards:
@@ -195,7 +196,7 @@ class WholeGpus:
         scores = self._scores.setdefault((fleet.model, need), {})
         best, chosen = -1.0, nodes[0]
         for node in nodes:
-            # Whole GPUs are alike: how many of them are idle says it all.
+            # Whole GPUs are alike: only how many of them are idle matters.
             count, left = masks[node].bit_count(), cpus[node]
             if node in taken:
                 count, left = count - taken[node].gpus, left - taken[node].cpus
@@ -231,7 +232,7 @@ class WholeGpus:
         chosen = min(options, key=lambda option: (option.cost, self._place(option)))
         if self._kinds is not None:
             for node in set(chosen.nodes):
-                # Who has no GPUs there is of no kind.
+                # A job that has no GPUs there is of no kind.
                 if (chosen.model, node) in self._tried:
                     self._kinds.add(chosen.model, node, self._tried[chosen.model, node])
             self._tried.clear()
@@ -288,7 +289,7 @@ class _Remembered:
         return sorted(changed)
 
 
-#: So many nodes are compared at a time.
+#: This many nodes are compared at a time.
 _AT_A_TIME = 64
 
 
@@ -313,7 +314,7 @@ class PartsByScore:
         self._frees: dict[tuple[str, int], tuple[_Idle, Free]] = {}
 
     def __call__(self, capacity: Searching, demand: Demand, reach: int) -> Fit | None:
-        """Return the place with the most points, one that disturbs nobody; or None."""
+        """Return the place with the most points that disturbs no job; or None."""
         offers = [
             (model, offered)
             for model in demand.models
@@ -483,7 +484,7 @@ class PartsByScore:
 
 
 def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:
-    """Whether a node has whole GPUs for a replica, and the view may still hand out so many."""
+    """Whether a node has whole GPUs for a replica, and the view may still hand out this many."""
     return (layer.masks[node] & among).bit_count() >= need.gpus and (budget is None or budget >= need.gpus)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.snapshot import Job, Running
 
-#: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
+#: Instants within a microsecond count as one: a float does not hold Unix seconds reliably more finely.
 INSTANT_SECONDS = 1e-6
 
 

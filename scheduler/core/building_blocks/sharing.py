@@ -36,8 +36,8 @@ def start_by_standing(
 ) -> Outcome:
     """Start gangs beside everything that runs, each for the tenant that stands lowest then.
 
-    `charge` is told what the tenant takes, which raises its standing. Within a tenant: higher priority, then
-    earlier submission; a gang that does not fit is passed by the tenant's next one.
+    `charge` receives what the tenant takes, which raises its standing. Within a tenant: higher priority, then
+    earlier submission. A gang that does not fit is passed by the tenant's next one.
     """
     queues = queues_of(waiting_jobs(view))
     capacity = view.capacity.fork()
@@ -65,7 +65,7 @@ def start_by_standing(
 def reasons_by_tenant(
     outcome: Outcome, view: View, reason_of: Callable[[str], Reason]
 ) -> dict[JobId, tuple[Reason, ...]]:
-    """Return for everyone who waits the reason that its tenant has."""
+    """Return for each waiting job the reason that its tenant has."""
     known: dict[str, tuple[Reason, ...]] = {}
     reasons = {}
     for job in outcome.queue:

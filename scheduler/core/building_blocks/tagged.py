@@ -1,11 +1,11 @@
 """Jobs that constraints between tags concern: on which nodes they go, and why they wait (Medea).
 
-Whatever a view's placer, nobody is placed where a must would be broken, its own or that of somebody there.
-New jobs with tags are laid out one after the other, or all together where the placer says so; the placer then
-places them on these nodes, as it places every grant that names nodes. Who runs is left where it is.
+Whatever a view's placer, no job is placed where a must would be broken, its own or that of another job there.
+New jobs with tags are laid out one after the other, or all together where the placer asks for it. The placer
+then places them on these nodes, as it places every grant that names nodes. Running jobs stay where they are.
 
-Constraints hold when a job is placed. Others who leave later break none; who leaves in this very round may
-still be counted. Where nobody need be disturbed nobody is, though more wishes could be met so.
+Constraints hold when a job is placed. Other jobs that leave later break none; a job that leaves in this very
+round may still be counted. Where no job need be disturbed none is, though more wishes could be met so.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def service_of(job: Job, room: tuple[int, ...] | None = None) -> Service:
 
 
 class _Ground:
-    """The nodes of a view's cluster, and those elsewhere on which somebody concerned is."""
+    """The nodes of a view's cluster, and those elsewhere on which a job concerned is."""
 
     def __init__(self, view: View, tagged: Tagged) -> None:
         cluster = view.capacity.cluster
@@ -176,7 +176,9 @@ class _LayingOut:
                 self._there.append((number, service_of(job), places))
 
     def find(self, solve: Callable[[Batch], Layout]) -> None:
-        """Find nodes for the new, rather where nobody is disturbed, on the models they prefer."""
+        """Find nodes for the new jobs, on the models that they prefer, and preferably where no job is
+        disturbed.
+        """
         demands = {position: self._demand(position) for position in self.new}
         choices = max([len(demand.models) for demand in demands.values()], default=0)
         for reach in range(IDLE, EVICTING + 1):
@@ -232,7 +234,7 @@ class _LayingOut:
             gpus = mask.bit_count()
             if gpus:
                 free[first + node] = gpus
-                # Who has no GPUs is only bounded by what else there is of the node.
+                # A job without GPUs is only bounded by what else there is of the node.
                 fits = gpus // need.gpus if need.gpus else len(demand.needs)
                 if need.cpus:
                     fits = int(min(fits, layer.cpus[node] // need.cpus))
@@ -364,7 +366,7 @@ _HINT = (
 
 
 def in_words(constraint: TagConstraint) -> str:
-    """Say 'at most 2 others with tag "web" on its node'."""
+    """Return 'at most 2 others with tag "web" on its node'."""
     least, most = constraint.least, constraint.most
     if most is None or not least:
         count = f"at least {least}" if most is None else f"at most {most}" if most else "no"

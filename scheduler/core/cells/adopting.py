@@ -1,11 +1,11 @@
-"""Groups that run already, and the cells of a new specification: their physical GPUs are given, and virtual
-ones are found for them.
+"""Running groups, and the cells of a new specification: their physical GPUs are given, and virtual ones are
+found for them.
 
-Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the
-very GPUs it has, and everybody else can still have all that is owed; else it runs on as opportunistic,
-until a later specification has cells for it again. GPUs that are no longer declared are left out of
-this: nobody can be owed them, so the guarantee for the others is all that the group needs. A group whose
-GPUs have all left keeps its guarantee as well.
+Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the very
+GPUs it has, and all others can still have all that they are owed. Else it runs on as opportunistic, until a
+later specification has cells for it again. GPUs that are no longer declared do not matter here: they are owed
+to no virtual cluster, so the guarantee for the others is all that the group needs. A group whose GPUs have
+all left keeps its guarantee as well.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Adopter:
     def __init__(
         self, hardware: Hardware, space: Space, hints: Mapping[int, int], level: int | None = None
     ) -> None:
-        """`hints`: physical GPU -> the virtual one that it stood for; `level`: of a new owned cell."""
+        """`hints`: physical GPU -> the virtual one that it stood for; `level`: that of a new owned cell."""
         self.hardware, self.space, self.hints, self.level = hardware, space, hints, level
         self.pairs: list[Pair] = []
 
@@ -103,7 +103,7 @@ class Adopter:
         return True
 
     def _new_root(self, leaves: Sequence[int], hint: int | None) -> tuple[int, int] | None:
-        """Bind an owned cell around GPUs: of the level it has been, else the smallest that can be had."""
+        """Bind an owned cell around GPUs, at the level that it had, else at the lowest level available."""
         pool, sizes = self.hardware.pool, self.space.chain.sizes
         target = self.level if hint is None else self.space.roots_of(hint).level
         for level in sorted(self.space.unbound, key=lambda level: (level != target, level)):

@@ -1,14 +1,14 @@
-"""Broken nodes: what of its cells a virtual cluster can have on healthy hardware, and what is doomed.
+"""Broken nodes: which cells a virtual cluster can have on healthy hardware, and which are doomed.
 
-Nothing broken leaves the pool. So all that is owed is always there, and no virtual cluster can use up what
-is kept for another; but an owned cell is only bound where everything is healthy. A virtual cluster for which
-too few healthy cells are left sees that: as many of its cells as it could not get are *doomed*, bound to
-broken ones, so that it plans without what is broken of them.
+Nothing broken leaves the pool. So all that is owed is always there, and no virtual cluster can use up what is
+kept for another; but an owned cell is only bound where everything is healthy. If too few healthy cells are
+left for a virtual cluster, as many of its cells as it could not get are *doomed*: they are bound to broken
+ones, so that it plans without the broken hardware.
 
-As in the published code each virtual cluster is counted by itself: two can be told that they are fine while
-there is one healthy cell for both, and whoever asks first gets it. The published code compares the sums of
-each level, and may find a cell at last that was counted and may not be split off; here it is counted by
-splitting, the way in which cells are bound.
+As in the published code each virtual cluster is counted separately: two can both appear fine while there is
+one healthy cell for both, and the first to ask gets it. The published code compares the sums of each level,
+so it may count a cell that later may not be split off. Here cells are counted by splitting, the way in which
+they are bound.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def attainable(hardware: Hardware, desired: Mapping[int, int]) -> dict[int, int]
     """Return by level how many of the cells owed to one virtual cluster it could have healthy, all together.
 
     Larger cells come first. Healthy cells are split before broken ones, the lowest first; each split uses up
-    one of the cells of its level that nobody is owed.
+    one cell of its level that is owed to no virtual cluster.
     """
     pool, chain = hardware.pool, hardware.chain
     if not hardware.broken:

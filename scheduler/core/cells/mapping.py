@@ -214,7 +214,7 @@ class Binder:
     def _is_too_dear(self, level: int, number: int) -> bool:
         """Whether a cell is broken, or would cost its virtual cluster the last healthy hardware for another.
 
-        What is not doomed of its cells can be had all together, so there is always a cell that is not.
+        All its cells that are not doomed are available together, so there is always a cell that is not.
         """
         if self.hardware.is_bad(level, number):
             return True

@@ -100,9 +100,9 @@ def undo_pairs(hardware: Hardware, space: Space, pairs: Sequence[Pair]) -> None:
 
 
 def release(hardware: Hardware, space: Space, leaves: Iterable[int]) -> list[Pair]:
-    """Unbind virtual GPUs that nobody has any more, and all that they alone kept bound; return it.
+    """Unbind virtual GPUs that no job holds any more, and all that they alone kept bound; return it.
 
-    An owned cell stays bound, where it is, while anything in it is used; a pinned one for ever.
+    An owned cell stays bound, where it is, while anything in it is used; a pinned cell always stays bound.
     """
     pairs: list[Pair] = []
     roots: dict[tuple[int, int], None] = {}

@@ -1,4 +1,4 @@
-"""The hardware of a chain: what of it is broken, and which virtual cells it stands for."""
+"""The hardware of a chain: which parts are broken, and which virtual cells it stands for."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Hardware:
         self.settled = False
 
     def disturb(self, leaves: Sequence[int], by: int) -> None:
-        """Count GPUs (`by` 1) that would be taken from someone, or count them no more (-1)."""
+        """Count GPUs (`by` 1) that would be taken from a holder, or count them no more (-1)."""
         for level, counts in enumerate(self.opportunistic):
             size = self.chain.sizes[level]
             for leaf in leaves:

@@ -1,8 +1,8 @@
 """The physical cells of a chain that no virtual cluster has now: a buddy allocator that keeps guarantees.
 
-HiveD (OSDI'20, section 3.2, Algorithm 1): a cell is split into its children when a smaller one is asked
-for, and children that are all free again are merged. As long as what is free can still be split into every
-cell that is owed, whoever is owed a cell gets one at once.
+HiveD (OSDI'20, section 3.2, Algorithm 1): a cell is split into its children when a smaller one is asked for,
+and children that are all free again are merged. As long as what is free can still be split into every cell
+that is owed, a virtual cluster that is owed a cell gets one at once.
 
 The published code splits by several rules: the smallest free cell first; a larger one only if hardware is
 broken and a count of "splittable" cells allows it. Here there is one rule, from which those follow: *a cell
@@ -132,7 +132,7 @@ class Pool:
 
 
 def pools_of(layout: Layout) -> dict[str, Pool]:
-    """Return the pool of each chain as it is when nobody has anything but the pinned cells."""
+    """Return the pool of each chain when only the pinned cells are used."""
     pools = {name: Pool(chain) for name, chain in layout.chains.items()}
     for cells in layout.pinned.values():
         for cell in cells.values():

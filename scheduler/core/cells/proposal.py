@@ -47,7 +47,7 @@ class _Kind:
 
     @property
     def nodes_of_a_rack(self) -> int:
-        """Return how many nodes each rack has; 1 when that differs, or there are no racks to speak of."""
+        """Return how many nodes each rack has; 1 when that differs, or there are no real racks."""
         by_rack = self.racks()
         sizes = {len(machines) for machines in by_rack.values()}
         return sizes.pop() if len(sizes) == 1 else 1
@@ -137,14 +137,14 @@ def _physical(kind: str, name: str, machines: Sequence[Machine]) -> PhysicalCell
 
 
 def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Turn counts into cells, the largest first for everybody, so that all of them fit together.
+    """Turn counts into cells, the largest first for each virtual cluster, so that all of them fit together.
 
-    Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs say.
+    Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs allow.
     """
     remaining = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
     left = {kind.prefix: kind.size * len(kind.machines) for kind in kinds}
     shares: dict[str, dict[str, int]] = defaultdict(dict)
-    # Of two cells of one size, a node is the better one to own.
+    # Between two cells of one size, a node is the better one to own.
     for kind, cell, size, _ in sorted(_cells(kinds), key=lambda entry: (-entry[2], not entry[3], entry[1])):
         for (name, model), gpus in sorted(remaining.items()):
             if model == kind.gpu_model and (count := min(gpus, left[kind.prefix]) // size):

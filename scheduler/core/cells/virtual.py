@@ -61,7 +61,7 @@ class Space:
         self.unbound = {roots.level: len(roots.numbers) for roots in self.roots}
         #: Units that are known to be on broken hardware.
         self.closed: set[int] = set()
-        #: Virtual GPU -> how many hold it: who uses it, and who gets it next.
+        #: Virtual GPU -> how many hold it: the job that uses it, and the one that gets it next.
         self.holders: Counter[int] = Counter()
 
     # Geometry
@@ -117,7 +117,7 @@ class Space:
         )
 
     def lacking(self, attainable: Mapping[int, int]) -> dict[int, int]:
-        """Return by level how many of the unbound owned cells are more than can be had, where any are."""
+        """Return by level how many of the unbound owned cells are more than are available, where any are."""
         lacking = {level: count - attainable[level] for level, count in self.unbound.items()}
         return {level: count for level, count in lacking.items() if count > 0}
 
@@ -139,7 +139,7 @@ class Space:
                 del self.uses[root]
 
     def hold(self, leaves: Sequence[int]) -> None:
-        """Note that someone, one more, holds these virtual GPUs."""
+        """Note that one more holder has these virtual GPUs."""
         holders, fresh = self.holders, []
         for leaf in leaves:
             count = holders.get(leaf, 0)
@@ -149,7 +149,7 @@ class Space:
         self._change(fresh, -1)
 
     def let_go(self, leaves: Sequence[int]) -> list[int]:
-        """Note that someone holds these virtual GPUs no more; return those that nobody holds now."""
+        """Note that one holder gave up these virtual GPUs; return those that have no holder now."""
         holders, free = self.holders, []
         for leaf in leaves:
             count = holders[leaf] - 1

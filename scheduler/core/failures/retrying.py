@@ -1,16 +1,16 @@
-"""Whether a job that failed, or whose attempt was lost, is tried again, when, and where not.
+"""Whether a job that failed, or whose attempt was lost, is tried again, when, and on which nodes not.
 
-Every failed attempt used to be tried again on Philly, up to a fixed number (ATC 2019, section 4.3);
-there one user's jobs ran out of memory 185 times each. Here it depends on the class: what the job itself
-brings about is not tried again unless its owner asks for that, what libraries do once, and what the
-platform does as often as the job allows. What failed twice in a row in the same way, and is not the
-platform's doing, would again.
+On Philly every failed attempt was tried again, up to a fixed number (ATC 2019, section 4.3); there one user's
+jobs ran out of memory 185 times each. Here it depends on the class of the failure. A failure that the job
+itself causes is retried only if its owner asks for that, one that libraries cause once, and one that the
+platform causes as often as the job allows. A job that failed twice in a row in the same way, not by the
+platform's doing, would fail so again.
 
-An attempt that was lost with its node, or since its gang did not get together, is no failure of the job,
-as far as anybody knows, so it keeps its attempts. But some jobs take their nodes down, by a driver that
-panics or memory that runs out, and one of those would walk through the cluster. So a job waits longer
-after each loss in a row, and after so many it is held until a person looks at it: to fail it would throw
-away work that is probably sound. (Slurm holds a job likewise, after five requeues, `MaxBatchRequeue`.)
+An attempt that was lost with its node, or because its gang did not get together, is not known to be a failure
+of the job, so the job keeps its attempts. But some jobs take their nodes down, by a driver that panics or
+memory that runs out, and one of those would walk through the cluster. So a job waits longer after each loss
+in a row. After `HELD_AFTER` losses it is held until a person looks at it: to fail it would throw away work
+that is probably sound. (Slurm holds a job likewise, after five requeues, `MaxBatchRequeue`.)
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Verdict:
     """What becomes of the job."""
 
     retry: bool
-    #: Of the class of failure.
+    #: The name of the class of failure.
     name: str
     #: Why, in words that follow on "It is (not) tried again".
     why: str
@@ -91,9 +91,9 @@ def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRu
     return Verdict(True, failed.failure.name, why, after, failed.failure.is_hardware)
 
 
-#: With the waits between them so many losses take more than twenty minutes; most outages end before.
+#: With the waits between them this many losses take more than twenty minutes; most outages end before.
 HELD_AFTER = 8
-#: An attempt that ran for so long did well where it was: its loss is the first of a row.
+#: An attempt that ran for this long did well where it was: its loss is the first of a row.
 RAN_WELL_SECONDS = 3_600.0
 
 
@@ -112,7 +112,7 @@ def after_loss(ran_seconds: Sequence[float]) -> AfterLoss:
         (number for number, ran in enumerate(ran_seconds, start=1) if ran >= RAN_WELL_SECONDS),
         len(ran_seconds),
     )
-    # Whoever is lost once in a while goes on at once.
+    # A job that is lost once in a while goes on at once.
     waits = (0.0, *BACKOFF_SECONDS)
     wait = waits[min(in_a_row, len(waits)) - 1]
     return AfterLoss(in_a_row, wait, is_held=in_a_row >= HELD_AFTER)

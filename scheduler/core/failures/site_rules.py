@@ -1,4 +1,4 @@
-"""Rules by which a site tells its own failures from others; they are tried before the built-in ones.
+"""Rules by which a site distinguishes its own failures; they are tried before the built-in ones.
 
 A rule looks for a pattern in the end of the output, or at how the process ended, or at both. Patterns are not
 compared here: they are written by people, and Python's engine can take for ever over one.

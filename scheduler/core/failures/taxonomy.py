@@ -1,9 +1,9 @@
-"""Classes of failures, by what a node said of an attempt's end.
+"""Classes of failures, by what a node reported of an attempt's end.
 
 The classes are those of M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 Workloads" (Philly), USENIX ATC 2019, table 7, who found them with more than 230 rules over logs. Here the
-node has chosen the decisive line of the log and a category already (`nodeagent/process/outcome.py`); the few
-rules below look at that line. A site's own rules come before them (`site_rules`).
+node has already chosen the decisive line of the log and a category (`nodeagent/process/outcome.py`); the few
+rules below read that line. A site's own rules come before them (`site_rules`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Why a tenant's jobs do less here than they would on its own part alone: a code and a sentence with figures.
 
-Several things may be true at once; the first in the order of `Cause` that is goes for all, so the order is
-from what somebody decided, over what is broken, to what only the policy can know.
+Several causes may hold at once; the first in the order of `Cause` stands for all. So the order runs from what
+a person decided, over what is broken, to what only the policy can know.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from scheduler.core.model.snapshot import Job, Node, Tenant
 #: Policies that divide a virtual cluster by the weights of its members, and those that weigh jobs or apps.
 BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair"})
 BY_JOB = frozenset({"gavel", "themis"})
-#: Objectives of `gavel` that look at tenants first.
+#: Objectives of `gavel` that consider tenants first.
 HIERARCHICAL = "hierarchical"
 #: The key of a quota line that caps all GPU models together.
 ANY_MODEL = "*"
 #: Thousands may wait, and most are alike.
 MOST_LOOKED_AT = 200
-#: Fewer GPUs are none.
+#: Fewer GPUs count as none.
 NEGLIGIBLE = 1e-6
 
 
@@ -63,7 +63,7 @@ def cause_of(account: Account, virtual_cluster: str, tenant: str, demand_since: 
 
 
 class _Circumstances:
-    """What is looked at for one tenant of a virtual cluster."""
+    """What is considered for one tenant of a virtual cluster."""
 
     def __init__(self, account: Account, virtual_cluster: str, tenant: str, demand_since: float) -> None:
         self.account, self.snapshot, self.facts = account, account.snapshot, account.facts
@@ -77,7 +77,7 @@ class _Circumstances:
 
     @property
     def waiting(self) -> tuple[Job, ...]:
-        """Those of its jobs that are looked at one by one."""
+        """Those of its jobs that are considered one by one."""
         return self.standing.waiting[:MOST_LOOKED_AT]
 
     @property
@@ -89,7 +89,7 @@ class _Circumstances:
 
     @property
     def others_hold_more(self) -> bool:
-        """Whether any of them holds more of a model than its part, or it lends to anybody."""
+        """Whether any of them holds more of a model than its part, or it lends to another."""
         others = [each for each in self.division.standings.values() if each is not self.standing]
         return self.standing.lent > NEGLIGIBLE or any(each.borrowed > NEGLIGIBLE for each in others)
 
@@ -313,7 +313,7 @@ def _others_hold_more(seen: _Circumstances) -> Finding:
 
 
 def _holdings(seen: _Circumstances) -> str:
-    """Say who has how much of which part; other tenants together, since its members read this."""
+    """Return how much of its part each tenant has; other tenants together, since its members read this."""
     standing, (theirs, part) = seen.standing, seen.others
     return (
         f"{standing.tenant} holds {_words(standing.received)} of its own part of {_words(standing.own)}, and"

@@ -1,9 +1,9 @@
-"""How virtual clusters are divided among their tenants at the instant of a snapshot, and how fast a
-tenant's jobs would be on its own part of one, if nobody else were there.
+"""How virtual clusters are divided among their tenants at the instant of a snapshot, and how fast a tenant's
+jobs would be on its own part of one without other tenants.
 
-A part is seldom a whole number of GPUs. Of 2.5 GPUs, two are there all the time and a third half of it:
-so a gang runs for the part of the time for which there are GPUs for it, and one that is larger than the
-part, rounded up, never.
+A part is seldom a whole number of GPUs. If it is 2.5 GPUs, two are there all the time and a third for half of
+it. So a gang runs for the part of the time for which there are GPUs for it. A gang that is larger than the
+part, rounded up, never runs.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ class Standing:
     entitled: Gpus = field(default_factory=dict)
     #: What its guaranteed jobs hold.
     received: Gpus = field(default_factory=dict)
-    #: What it holds beyond its own part, and what of this others hold.
+    #: What it holds beyond its own part, and what others hold of its part.
     borrowed: float = 0.0
     lent: float = 0.0
     traded_in: Gpus = field(default_factory=dict)
     traded_out: Gpus = field(default_factory=dict)
-    #: Of all its jobs that run; and of its guaranteed ones with its own part alone (`_Draft._alone`).
+    #: The speed of all its running jobs, and that of its guaranteed jobs on its own part alone
+    #: (`_Draft._alone`).
     speed_here: float = 0.0
     speed_alone: float = 0.0
     #: How fast its guaranteed jobs are on each model, on average, relative to each one's best.
@@ -85,7 +86,7 @@ class Division:
     virtual_cluster: VirtualCluster
     #: What it is guaranteed itself, whatever it has lent or borrowed.
     own: Mapping[str, int]
-    #: By tenant: its members, and whoever else has jobs in it.
+    #: By tenant: the members, and other tenants that have jobs in it.
     standings: Mapping[str, Standing]
     #: For the account of the next instant.
     memory: Memory
@@ -139,7 +140,7 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
 
 
 class _Draft:
-    """One virtual cluster, before it is known who borrows of whom."""
+    """One virtual cluster, before it is known which tenants borrow from which."""
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class _Draft:
         """Return the speed of its guaranteed jobs on its own part alone.
 
         While what they hold lies within that part, they would go on there, and others would run beside them:
-        in which order its jobs go is no fault of other tenants. Else it is the best that could run.
+        other tenants do not cause the order in which its jobs go. Else it is the best that could run.
         """
         left = {model: gpus - held.guaranteed.get(model, 0.0) for model, gpus in own.items()}
         is_within = all(held.guaranteed[model] <= own.get(model, 0.0) + NOTHING for model in held.guaranteed)
@@ -249,7 +250,7 @@ class _Draft:
 
 
 def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
-    """Return weights as members; of tenants that are none, 0, unless there are no members at all."""
+    """Return weights as members; 0 for tenants that are not members, unless there are no members at all."""
     stated = {member.tenant: member.weight for member in vc.members}
     if not stated:
         return dict.fromkeys(tenants, 1.0)
@@ -303,7 +304,8 @@ def _unguaranteed(snapshot: Snapshot) -> dict[str, float]:
 
 def rhos_of(view: View, run_options: RunOptions, memory: Memory) -> tuple[dict[str, list[float]], Memory]:
     """Return the finish-time fairness of each tenant's apps, whatever the policy is, and what to remember of
-    who shared the virtual cluster."""
+    the tenants that shared the virtual cluster.
+    """
     apps = apps_of(view, run_options)
     contention = Contention(memory, view.now, {app.name: app.weight for app in apps})
     found: dict[str, list[float]] = {}
@@ -335,8 +337,8 @@ class Gang(NamedTuple):
 def speed_alone(part: Mapping[str, float], gangs: Iterable[Gang]) -> float:
     """Return the most that gangs reach on a part, in GPUs of each one's best model; gangs stay whole.
 
-    The fastest go first, and among these the smallest or the largest, whichever comes to more: what is found
-    can be had, and now and then a little more could be.
+    The fastest go first, and among these the smallest or the largest, whichever comes to more. The result is
+    always possible; now and then a little more would be.
     """
     pairs = [
         (-speed, gang.gpus, number, model)

@@ -1,4 +1,4 @@
-"""Who holds what at the instant of a snapshot: by virtual cluster and tenant."""
+"""What each virtual cluster and tenant holds at the instant of a snapshot."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class TenantHoldings:
 
     guaranteed: dict[str, float] = field(default_factory=dict)
     opportunistic: dict[str, float] = field(default_factory=dict)
-    #: What its jobs run on, those that were told to leave left out.
+    #: What its jobs run on, without those that have to leave.
     running: list[tuple[Job, Running]] = field(default_factory=list)
     #: Its guaranteed jobs that are on more nodes than they need, and known to be slower for it.
     spread: list[JobId] = field(default_factory=list)
 
 
 class Idle:
-    """GPUs that may be taken and that nobody holds."""
+    """GPUs that may be taken and that no job holds."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -51,7 +51,7 @@ class Idle:
 
 
 class Holders:
-    """What is held by whom, and by which jobs."""
+    """What each tenant holds, and with which jobs."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -93,7 +93,7 @@ class Holders:
         return speed * running.speeds.get(job.id, 1 / len(running.jobs))
 
     def _is_spread(self, running: Running) -> bool:
-        """Tell whether a gang is on more nodes than it needs."""
+        """Return whether a gang is on more nodes than it needs."""
         holding = self._facts.holdings[running.allocation]
         fleet = self._facts.cluster.fleets.get(running.gpu_model)
         nodes = math.ceil(len(running.gpus) / max(fleet.largest_node, 1)) if fleet else len(holding.parts)
@@ -111,7 +111,7 @@ class Holders:
 
 
 def _relative(job: Job, model: str, run_options: RunOptions) -> float:
-    """Return how fast it is there relative to its best model in its virtual cluster; 1 where nobody knows."""
+    """Return its speed there relative to its best model in its virtual cluster; 1 where that is unknown."""
     run_option = run_options.of(job)
     if run_option is None:
         return 1.0

@@ -1,9 +1,9 @@
-"""What of tenants' parts others use, and who holds more than his own.
+"""Which parts of tenants others use, and which tenants hold more than their own part.
 
-Guaranteed jobs beyond a tenant's part use what other members leave idle. Opportunistic jobs first use what
-is left of their own tenant's part, then the GPUs that no virtual cluster is guaranteed, and then what virtual
-clusters leave idle, each in proportion to what it leaves. Of what is idle in one, each member lends in
-proportion to what it leaves.
+Guaranteed jobs beyond a tenant's part use what other members leave idle. Opportunistic jobs first use what is
+left of their own tenant's part, then the GPUs that no virtual cluster is guaranteed, and then what virtual
+clusters leave idle, each in proportion to what it leaves. Within a virtual cluster, each member lends in
+proportion to what it leaves idle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ Key = tuple[str, str]
 
 
 def uses(shares: Mapping[Key, Share], unguaranteed: Mapping[str, float]) -> dict[Key, Use]:
-    """Return who borrows and who lends. `unguaranteed`: GPUs by model that no virtual cluster may rely on."""
+    """Return which tenants borrow and lend. `unguaranteed`: GPUs by model that no virtual cluster may rely
+    on.
+    """
     found = {key: Use() for key in shares}
     models = {model for share in shares.values() for model in (*share.own, *share.guaranteed)}
     models |= {model for share in shares.values() for model in share.opportunistic}

@@ -1,14 +1,13 @@
 """Two properties of a fair division, measured over time: the sharing incentive and envy-freeness.
 
-The sharing incentive: over a while, nobody's jobs do less here than they would on its own part alone. K.
-Mahajan et al., "Themis", NSDI 2020, section 2.1, states it of finish times; here it is watched while
-jobs run: the mean speed here against the mean speed alone, over a window that begins with the tenant's
-demand.
+The sharing incentive: over a while, no tenant's jobs do less here than they would on its own part alone. K.
+Mahajan et al., "Themis", NSDI 2020, section 2.1, states it for finish times. Here it is watched while jobs
+run: the mean speed here against the mean speed alone, over a window that begins with the tenant's demand.
 
-Envy: whether a tenant would rather have had what another one received, by its own speeds and per weight,
-as in A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3: 0 says that nobody's part
-would have been worth more to it, 0.25 that its own is worth a quarter less than the best of the others',
-1 that it had nothing of use.
+Envy: whether a tenant would rather have had what another one received, by its own speeds and per weight, as
+in A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3. 0: no other part would have been
+worth more to it. 0.25: its own part is worth a quarter less than the best of the others' parts. 1: it had
+nothing of use.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 WINDOW_SECONDS = 600.0
-#: Nobody is judged by less: the first round after a job came may have seen nothing of it.
+#: No tenant is judged by less: the first round after a job came may have seen nothing of it.
 LEAST_SECONDS = 30.0
 #: So much less is not worth a word: turns do not divide a window evenly.
 TOLERANCE = 0.05
-#: An interval between two rounds counts at most as so many rounds: what was in between, nobody saw.
+#: An interval between two rounds counts as this many rounds at most: what happened within it was not
+#: observed.
 MOST_ROUNDS = 10
 
 
@@ -72,7 +72,7 @@ class Bundle:
 
 
 class Envy(NamedTuple):
-    """How much, and of whom; empty when it is 0."""
+    """How much, and of which tenant; empty when it is 0."""
 
     amount: float
     of: str

@@ -1,7 +1,7 @@
 """The tier of a tenant under a policy that has tiers, and how much of what it demanded a tenant has.
 
-Singularity (arXiv 2202.07848, section 2) guarantees a fraction to each job; of a tenant's jobs together the
-fraction is what they had of use by what they demanded, all by the same words as in `policies.singularity`.
+Singularity (arXiv 2202.07848, section 2) guarantees a fraction to each job. The fraction of a tenant is what
+its jobs together had of use, divided by what they demanded. All terms are those of `policies.singularity`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Use:
 
 
 def uses_of(view: View) -> dict[str, Use]:
-    """Return by tenant what the jobs of a view demand and have; not of who is held or over quota."""
+    """Return by tenant what the jobs of a view demand and have, without held jobs and those over quota."""
     found: dict[str, Use] = {}
     for job in view.jobs.values():
         use = found.setdefault(job.tenant, Use())

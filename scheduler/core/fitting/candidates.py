@@ -134,7 +134,7 @@ def misfit_on_candidates(
 
 
 def needed_words(demand: Demand) -> str:
-    """Say "4 V100 or P100", or what a gang without GPUs takes instead."""
+    """Return "4 V100 or P100", or what a gang without GPUs takes instead."""
     return wording.gpus(demand.gpus, demand.models) if demand.gpus else "CPUs and memory for it"
 
 
@@ -192,7 +192,7 @@ def _named(demand: Demand) -> dict[str, list[str]]:
 
 
 def described(candidates: Sequence[Candidates]) -> str:
-    """Say "only A and B", "all but C"."""
+    """Return "only A and B", "all but C"."""
     words = []
     for each in candidates:
         only = [name for name in each.only if each.allow(name)]

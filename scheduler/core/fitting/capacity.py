@@ -1,7 +1,7 @@
 """What a view may hand out, down to single GPUs; it changes as the view hands it out.
 
-`offers` says what there is and whom taking it would cost, `account` how much of it the view may hand out, and
-`searching` what fits where.
+`offers` states what there is and which holders would lose it, `account` how much of it the view may hand out,
+and `searching` what fits where.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Capacity(Searching):
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, `used` counts their GPUs by model; `has_parts`: parts of some. Who
-        has `lapsed` makes room only for what has a higher priority.
+        Its jobs hold `pending` already, `used` counts their GPUs by model; `has_parts`: parts of some. A
+        holding in `lapsed` makes room only for a higher priority.
         """
         view = self.fork()
         view._lapsed, view.pinned, view.pending = lapsed or {}, frozenset(), dict(pending)
@@ -69,8 +69,8 @@ class Capacity(Searching):
     def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
         """Return a copy in which these of the view's own stay: their GPUs are counted and kept from others.
 
-        They are still pending, so that a policy sees what they have; to drop one is to keep it. Who is pinned
-        already stays so.
+        They are still pending, so that a policy sees what they have; to drop one is to keep it. Those that
+        are pinned already stay so.
         """
         twin = self.fork()
         twin.pinned = self.pinned.union(units)
@@ -178,7 +178,7 @@ class Capacity(Searching):
                 layer.add(part, usable[part.node])
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
-        """Stop many at once: each node is looked at once, however many are there."""
+        """Stop many at once: each node is updated once, however many are there."""
         several: dict[tuple[str, int], dict[int, Part]] = {}
         for holding in holdings:
             if holding.shared or holding in self.dropped or self._is_pinned(holding):

@@ -1,7 +1,7 @@
-"""Open GPUs: those of which jobs have parts, each with what is left of it and who may join.
+"""Open GPUs: those of which jobs have parts, each with what is left of it and which jobs may join.
 
 KubeShare (T.-A. Yeh et al., HPDC 2020), section 4: requests on a GPU sum to at most one, memory to at most
-the device's, and labels say who shares with whom.
+the device's, and labels determine which jobs share.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Card = tuple[Share, ...]
 
 
 def share_of(part: GpuPart, labels: SharingLabels | None, gpu: int, device_bytes: int) -> Share:
-    """Return what a part is of this GPU, whose device has so many bytes (0: unknown)."""
+    """Return what a part is of this GPU, whose device has `device_bytes` bytes (0: unknown)."""
     return Share(gpu, part.request, part.memory_on(device_bytes), labels)
 
 
 def has_room(share: Share, card: Card, device_bytes: int) -> bool:
-    """Whether there is so much compute and memory left; memory of an unknown size is not counted."""
+    """Whether this much compute and memory is left; memory of an unknown size is not counted."""
     used = sum([other.request for other in card])
     if used + share.request > WHOLE_GPU:
         return False

@@ -23,7 +23,7 @@ def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: C
     fleet = own.fleets.get(model)
     if fleet is None:
         return _too_scattered(job, demand, model, layout)
-    # Of the nodes those in the pinned cell that it names, or those in none.
+    # The nodes in the pinned cell that it names, else the nodes in no pinned cell.
     sizes = [len(node.gpus) * (node.pinned_cell == demand.pinned_cell) for node in fleet.nodes]
     largest, largest_node = max(need.gpus for need in demand.needs), max(sizes)
     if largest_node == 0:

@@ -1,4 +1,6 @@
-"""Who has what of each node of a cluster, and what that leaves on offer, kept up to date node by node."""
+"""What the holders have of each node of a cluster, and what that leaves on offer, kept up to date node by
+node.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class Claims:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._layers: dict[str, list[Layer]] = {}
-        #: Who may be asked to leave each node, who loses least first.
+        #: The holders that may be asked to leave each node, the one that loses least first.
         self.evictable: dict[_Place, list[tuple[Holding, Part]]] = {}
         #: The same by model and GPUs, wherever they are, who loses least first.
         self.evictable_by_size: BySize = {}
@@ -69,13 +71,13 @@ class Claims:
         for model, node in self._touched:
             self._settle(model, node)
             for layer in self._layers[model]:
-                # Nobody looks at a layer from round to round.
+                # The changes of a layer are not read from round to round.
                 layer.changes.clear()
         self._touched.clear()
         return self._layers
 
     def _settle(self, model: str, number: int) -> None:
-        """Work out anew what one node offers in each layer."""
+        """Compute again what one node offers in each layer."""
         fleet = self._cluster.fleets[model]
         usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
         claims = self._claims[model, number].values()

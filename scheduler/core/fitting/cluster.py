@@ -26,7 +26,7 @@ NODE_LEVEL = "node"
 #: Where a GPU is: (model, node, the set of just this GPU).
 Place = tuple[str, int, int]
 
-#: Stands for CPUs and memory of which nobody said how much there is.
+#: CPUs and memory whose amount is not stated.
 UNKNOWN = float("inf")
 
 
@@ -41,7 +41,7 @@ class Shapes:
     def __init__(self) -> None:
         #: By job: the very facts it was made from, its shape, and its shape together with its speeds.
         self.known: dict[JobId, tuple[Job, int, int]] = {}
-        #: Whether it depends on priorities too: while somebody makes room for higher ones only.
+        #: Whether it depends on priorities too: while a holder makes room for higher ones only.
         self.by_priority = False
         self._numbers: dict[Hashable, int] = {}
 
@@ -111,7 +111,7 @@ class Fleet:
     layouts: tuple[Layout, ...]
     #: Per node: the memory of its GPUs in bytes, in the same order; 0: unknown.
     gpu_memory: tuple[tuple[int, ...], ...]
-    #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
+    #: Per node: its CPUs, and its memory in bytes; infinity where they are not stated.
     cpus: tuple[float, ...]
     memory: tuple[float, ...]
     #: Per node what its storage delivers; empty where none of them says.

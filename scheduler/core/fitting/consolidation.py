@@ -10,7 +10,7 @@ from scheduler.core.model.snapshot import Job
 
 
 class IdleCluster:
-    """What the usable nodes could hold if nobody were there."""
+    """What the usable nodes could hold if they were empty."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -26,7 +26,7 @@ class IdleCluster:
 
 
 class Consolidation:
-    """Answers for many jobs of one cluster; equal shapes are looked at once."""
+    """Answers for many jobs of one cluster; equal shapes are computed once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._idle = IdleCluster(cluster)

@@ -22,9 +22,9 @@ class Need(NamedTuple):
     gpus: int
     cpus: float
     memory_bytes: int
-    #: Of its one GPU; None: it has its GPUs to itself.
+    #: The part of its one GPU; None: it has its GPUs to itself.
     part: GpuPart | None = None
-    #: With whom it shares that.
+    #: Which jobs may share that with it.
     labels: SharingLabels | None = None
     #: The data sets that it reads there.
     readings: tuple[Reading, ...] = ()
@@ -40,13 +40,13 @@ class Demand:
     models: tuple[str, ...]
     #: Ranks of the topology levels to try in this order; the gang must fit into one group of that level.
     ranks: tuple[int, ...]
-    #: Nodes that it had better not be on: of what is guaranteed, these are better than none.
+    #: Nodes that it should avoid. Within its guarantee such a node is still better than none.
     avoid: frozenset[NodeId] = frozenset()
     #: All of them must allow each node that it is on.
     candidates: tuple[Candidates, ...] = ()
     #: The pinned cell that it must be in; empty: in none.
     pinned_cell: str = ""
-    #: Who makes room for higher priorities only makes it for one higher than his. 0 while nobody does.
+    #: A gang that makes room for higher priorities does so only for one above this. 0 while none does.
     priority: int = 0
     #: Replicas without which an elastic gang cannot run: those after them are flexible. 0: all.
     base: int = 0
@@ -92,9 +92,9 @@ def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
 
 
 def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
-    """Return the same of what a gang has already, which may be a size that it could not be granted.
+    """Return the same for what a gang has already, which may be a size that it could not be granted.
 
-    Of a gang of fixed world that shares devices, a replica here is a device: its replicas take turns on the
+    For a gang of fixed world that shares devices, a replica here is a device: its replicas take turns on the
     CPUs that one of them asks for, and all have their memory.
     """
     readings = readings_of(job) if job.data is not None else ()
@@ -122,7 +122,7 @@ def _need_of(task: Task, labels: SharingLabels | None, readings: tuple[Reading, 
 
 
 def divides_world(job: Job, gpus: int) -> bool:
-    """Whether the replicas of a gang of fixed world divide among so many GPUs; those of others always do."""
+    """Whether the replicas of a gang of fixed world divide among `gpus` GPUs; those of others always do."""
     task = job.tasks[0]
     return job.elastic_mode != FIXED_WORLD or (
         gpus <= job.gpus and task.replicas % max(gpus // task.gpus, 1) == 0
@@ -135,9 +135,9 @@ def least_gpus(job: Job) -> int:
 
 
 def amount_of(job: Job, gpus: int | None = None) -> float:
-    """Return what a gang has of so many GPUs (None: as many as it asks for), of which parts count as such.
+    """Return how much `gpus` GPUs (None: as many as it asks for) of a gang count for; parts count as parts.
 
-    A gang with parts has always the size that it asks for.
+    A gang with parts always has the size that it asks for.
     """
     if job.has_parts:
         return job.milligpus / WHOLE_GPU
@@ -256,7 +256,7 @@ def demand_of(
     gpu_model: str | None = None,
     locality: Locality = Locality.ANY,
 ) -> Demand:
-    """Return what the job asks for when granted `gpus` GPUs (its own size unless told)."""
+    """Return what the job asks for when granted `gpus` GPUs (by default its own size)."""
     shapes = cluster.shapes
     _, _, with_speeds = _known(shapes, job)
     key = with_speeds, job.priority if shapes.by_priority else 0, gpus, gpu_model, locality
@@ -315,7 +315,7 @@ def pinned_cell_of(jobs: Sequence[Job]) -> str:
 
 
 def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
-    """Return what gangs that share GPUs need together: the same GPUs, everyone's CPUs and memory."""
+    """Return what gangs that share GPUs need together: the same GPUs, and the CPUs and memory of all."""
     if len(gangs) == 1:
         return gangs[0]
     if any([need.part is not None for gang in gangs for need in gang]):

@@ -68,7 +68,7 @@ class Feasibility:
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
-        #: Of the tenants that have any: the facts they were made from, and the users and shapes of jobs that
+        #: For the tenants that have any: the facts they were made from, and the users and shapes of jobs that
         #: they hold.
         self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...], set[object]]] = {}
         #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
@@ -119,7 +119,7 @@ class Feasibility:
         )
 
     def _shares_parts(self, job: Job) -> Reason | None:
-        """Whether parts of GPUs can be had at all by a job that asks for some."""
+        """Return why a job that asks for parts of GPUs can not have any at all; None: it can."""
         if not job.has_parts:
             return None
         if self.virtual_clusters[job.virtual_cluster].sharing == SHARE_NEVER:
@@ -156,7 +156,7 @@ class Feasibility:
     def _only_cells(self, job: Job, models: Sequence[str]) -> Sequence[str]:
         """Return the models that a guaranteed job may wait for where all of them are divided by cells; else
         none."""
-        # A model of which it is guaranteed nothing is none where it could wait for room.
+        # A model of which it is guaranteed nothing is not a model where it could wait for room.
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         owned = [model for model in models if guaranteed.get(model)] or models
         return owned if all([self._is_in_cells(job, model) for model in owned]) else ()
@@ -367,14 +367,14 @@ class Feasibility:
                 assert self._layout is not None
                 self._world = self._world or World(self._layout)
                 bindable = bindable_nodes(self._world, owner, demand.candidates)
-                # Of the nodes those in the pinned cell that it names, or those in none.
+                # The nodes in the pinned cell that it names, else the nodes in no pinned cell.
                 own = [node.pinned_cell == demand.pinned_cell for node in fleet.nodes]
                 usable = [mask if mine else 0 for mask, mine in zip(fleet.usable, own, strict=True)]
                 whole = Layer.unclaimed(fleet, usable)
                 allowed = sum([1 << number for number, node in enumerate(fleet.nodes) if node.id in bindable])
             else:
                 whole = self._idle(model)
-                # What it had better avoid now need not be so for ever.
+                # What it should avoid now may be allowed later.
                 allowed = allowed_nodes(cluster, model, replace(demand, avoid=frozenset()))
             reason = misfit_on_candidates(demand, fleet, whole, allowed, cluster.node_rank)
             self._misfits[key] = (6, reason) if reason else None

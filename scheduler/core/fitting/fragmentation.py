@@ -5,10 +5,10 @@ Descent", USENIX ATC 2023, section 3 (the measure) and 4 (the descent), with the
 authors' simulator (hkust-adsl/kubernetes-scheduler-simulator), on which the published figures depend.
 
 What a task cannot use of a node is its *fragment*: all that is idle there when it cannot run on it (too few
-CPUs, another model, too few GPUs with enough of them free) or needs no GPU at all; else what is idle of
-those GPUs that have too little free for it. The fragmentation of a node is the expected fragment of a task
-drawn from the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is not looked at,
-as in the paper.
+CPUs, another model, too few GPUs with enough of them free) or needs no GPU at all; else what is idle of those
+GPUs that have too little free for it. The fragmentation of a node is the expected fragment of a task drawn
+from the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is ignored, as in the
+paper.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WHOLE = 1_000
 
 
 class Ask(NamedTuple):
-    """What a task takes of one node: so many GPUs, and `share` of each of them."""
+    """What a task takes of one node: `gpus` GPUs, and `share` of each of them."""
 
     gpus: int
     cpus: float = 0.0
@@ -40,7 +40,7 @@ class Ask(NamedTuple):
 
 
 def kinds_of(tasks: Iterable[Task], gpu_models: tuple[str, ...], jobs: float = 1.0) -> list[TaskKind]:
-    """Return what the replicas of so many jobs ask for that have these tasks and accept these models."""
+    """Return what the replicas ask for of `jobs` jobs that have these tasks and accept these models."""
     return [
         TaskKind(
             gpus=task.gpus,
@@ -67,7 +67,7 @@ class Free(NamedTuple):
 
     model: str
     cpus: float
-    #: Of each GPU.
+    #: The idle share of each GPU.
     shares: tuple[int, ...]
 
 
@@ -117,10 +117,11 @@ def fragment(free: Free, ask: Ask) -> int:
 
 
 def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, float]:
-    """Return the most frequent kinds of tasks that together are so much of all, with their frequencies.
+    """Return the most frequent kinds of tasks that together are the part `covering` of all, with their
+    frequencies.
 
-    Of kinds that are as frequent the larger comes first, by CPUs, share, GPUs and models in this order, as in
-    the authors' simulator: who makes the cut decides a curve by up to half a point.
+    Among kinds that are as frequent the larger comes first, by CPUs, share, GPUs and models in this order, as
+    in the authors' simulator: which kinds make the cut decides a curve by up to half a point.
     """
     total, covered = sum(counts.values()), 0.0
     chosen: dict[Ask, float] = {}
@@ -166,7 +167,7 @@ class Fragmentation:
         """Return the parts of the expected fragment by what the tasks find missing."""
         amounts = dict.fromkeys(Cause, 0.0)
         shares = sorted(free.shares)
-        #: What the smallest so many of them sum to.
+        #: The sums of the smallest 0, 1, 2, ... shares.
         below = [0, *accumulate(shares)]
         for ask, often in self._workload:
             too_small = bisect_left(shares, ask.share)

@@ -106,7 +106,7 @@ def together(holdings: Collection[Holding], *, has_parts: bool) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A place that was found: the exact GPUs, and who would have to leave."""
+    """A place that was found: the exact GPUs, and the holders that would have to leave."""
 
     placement: Placement
     holding: Holding
@@ -175,7 +175,7 @@ def nodes_of(fleet: Fleet, demand: Demand, nodes: Sequence[int]) -> tuple[NodeId
 
 
 def freed(leaving: Iterable[Part], staying: Iterable[Part]) -> int:
-    """Return the set of a node's GPUs that nobody has any more when some leave."""
+    """Return the set of a node's GPUs that are idle once some leave."""
     gone, kept = 0, 0
     for part in leaving:
         gone |= part.mask

@@ -18,9 +18,9 @@ def may_be_joined(running: Running) -> bool:
 
 
 def join(capacity: Capacity, running: Running, guest: Job) -> bool:
-    """Take from a capacity what a job needs beside those that run there; return whether it was to be had.
+    """Take from a capacity what a job needs beside those that run there; return whether it was available.
 
-    Of CPUs and memory only what is idle, since it starts at once. Nothing is taken where it does not suffice.
+    Only idle CPUs and memory count, since it starts at once. Nothing is taken where these do not suffice.
     """
     parts = _beside(capacity, running, guest)
     if parts is None:
@@ -35,8 +35,9 @@ def has_room(capacity: Capacity, running: Running, guest: Job) -> bool:
 
 
 def _beside(capacity: Capacity, running: Running, guest: Job) -> tuple[Part, ...] | None:
-    """Return what a job needs of each node on which others have the GPUs; None: it may not be there, or so
-    much is not idle."""
+    """Return what a job needs of each node on which others have the GPUs; None: it may not be there, or too
+    little is idle.
+    """
     needs = demand_of(guest, capacity.cluster).needs
     if tuple([need.gpus for need in needs]) != tuple(map(len, running.replicas)):
         return None
@@ -58,7 +59,7 @@ def _accepts(
 ) -> bool:
     """Whether a job may be started on these GPUs, which others have."""
     if not places:
-        return False  # Replicas without GPUs stay where they are, of which nobody tells.
+        return False  # Replicas without GPUs stay where they are, and `places` does not list these.
     model, number, _ = places[0]
     fleet = capacity.cluster.fleets[model]
     node = fleet.nodes[number]

@@ -18,8 +18,8 @@ import numpy as np
 
 from scheduler.core.model.tag_constraints import TagConstraint
 
-#: Of the objective: for a service, for a violation of weight 1, for a fragmented node. A service counts for
-#: more than the wishes that it could break, so that no wish makes one wait.
+#: Weights of a service, of a violation of weight 1, and of a fragmented node in the objective. A service
+#: counts for more than the wishes that it could break, so that no wish makes one wait.
 PLACED, VIOLATED, FRAGMENTED = 100.0, 0.25, 0.01
 
 #: By service: how many of its containers are on each node. A service that is not in it was not placed.
@@ -28,13 +28,14 @@ Layout = Mapping[int, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """So many equal containers, each with `gpus` on one node; all of them start or none."""
+    """A number of equal containers, each with `gpus` on one node; all of them start or none."""
 
     tags: frozenset[str]
     containers: int
     gpus: int
     constraints: tuple[TagConstraint, ...] = ()
-    #: How many of its containers each node would hold if nobody else came; None: as its free GPUs allow.
+    #: How many of its containers each node would hold without the other services; None: as its free GPUs
+    #: allow.
     room: tuple[int, ...] | None = None
 
 
@@ -53,15 +54,15 @@ class Batch:
     threshold: int = 1
 
     def room_on(self, service: Service, node: int) -> int:
-        """Return how many containers of a service a node would hold if nobody else came."""
+        """Return how many containers of a service a node would hold without the other services."""
         room = self.free[node] // service.gpus
         return room if service.room is None else min(room, service.room[node])
 
 
 def violations(batch: Batch, layout: Layout) -> Iterator[tuple[TagConstraint, float]]:
-    """Yield what does not hold, once for each service and group, and its extent.
+    """Yield each violation, once for each service and group, and its extent.
 
-    Of the musts of those that run, only what the batch made worse counts.
+    A violated must of a running service counts only if the batch made it worse.
     """
     old = [*batch.running]
     now = old + [(batch.services[number], nodes) for number, nodes in layout.items()]
@@ -117,12 +118,12 @@ def one_by_one(batch: Batch) -> Layout:
 
 
 def by_popularity(batch: Batch) -> Layout:
-    """Place service by service, those first whose tags most constraints name (Medea's tag popularity), of
-    equals those with the fewest nodes that would do (its node candidates).
+    """Place service by service. Those whose tags most constraints name come first (Medea's tag popularity),
+    among equals those with the fewest nodes that would do (its node candidates).
 
-    Of the nodes, each container takes the one on which least is violated, then the fullest. A service that
-    breaks a must once it is complete is taken back; who lacks others near it is tried again after them, and
-    at last together with those whom it lacks.
+    Each container takes the node on which least is violated, then the fullest. A service that breaks a must
+    once it is complete is taken back. If it lacks others near it, it is tried again after them, and at last
+    together with those that it lacks.
     """
     named = Counter(constraint.tag for service in batch.services for constraint in service.constraints)
     site = _Site(batch)
@@ -143,7 +144,7 @@ def by_popularity(batch: Batch) -> Layout:
 
 
 def _lacks(service: Service) -> list[str]:
-    """Return the tags of others without whom a service cannot be."""
+    """Return the tags of others that a service needs."""
     return [each.tag for each in service.constraints if each.weight is None and each.least]
 
 
@@ -179,7 +180,9 @@ _Costs = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class _Site:
-    """The nodes while services come one after the other: what is left, who is where, who minds whom."""
+    """The nodes while services come one after the other: what is left, where each service is, which
+    constraints concern it.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -196,8 +199,8 @@ class _Site:
                 scopes = self._seen.setdefault(each.tag, {})
                 if each.scope not in scopes:
                     scopes[each.scope] = np.zeros(self._sizes[each.scope], dtype=np.int64)
-        #: By tag: the constraints that name it, whether who states one has the tag too, and how many such
-        #: services are in each group.
+        #: By tag: the constraints that name it, whether the service that states one has the tag too, and how
+        #: many such services are in each group.
         self._heeded: dict[str, dict[tuple[TagConstraint, bool], _Counts]] = {}
         #: Containers that are still to come of services placed together, by tag.
         self._coming = Counter[str]()
@@ -320,7 +323,9 @@ class _Site:
         return True
 
     def _put(self, service: Service, nodes: Mapping[int, int], sign: int, gpus: int = 0) -> None:
-        """Take in a service that is on these nodes, with so many GPUs of what is free; or forget it (-1)."""
+        """Add a service that is on these nodes, with `gpus` of the free GPUs per container; or remove it
+        (-1).
+        """
         self._count(service, nodes, sign)
         for node, count in nodes.items():
             self._left[node] -= sign * count * gpus

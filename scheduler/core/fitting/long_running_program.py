@@ -118,7 +118,9 @@ def _constrain(
     groups: Sequence[Sequence[int]],
     where: Mapping[int, int] | Sequence[int],
 ) -> None:
-    """Add the rows of one constraint; `where`: the nodes of who states it and runs, else the variables."""
+    """Add the rows of one constraint; `where`: the nodes of a running service that states it, else the
+    variables.
+    """
     tag, own = constraint.tag, constraint.tag in source.tags
     tagged = [(each, row) for each, row in zip(batch.services, counts, strict=True) if tag in each.tags]
     limit = sum([service.containers for service, _ in tagged])

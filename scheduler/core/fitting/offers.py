@@ -2,8 +2,8 @@
 
     idle       no job holds them or is nominated for them
     releasing  and those whose holder is stopping, with no successor named yet
-    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
-               guarantee in the view's own virtual cluster makes room for higher priorities only
+    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); a job that
+               lost its guarantee in the view's own virtual cluster makes room for higher priorities only
     own        and those of the view's own jobs that are not settled yet
 
 A gang is looked for in each layer in turn, so no job is disturbed while there is another way.
@@ -33,7 +33,7 @@ FEW = 4
 
 
 class Offers:
-    """The layers of a view, and who may be asked to leave them."""
+    """The layers of a view, and the holders that may be asked to leave them."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Offers:
 
     @property
     def has_open_gpus(self) -> bool:
-        """Whether somewhere a part of a GPU could be had though no whole one may be left."""
+        """Whether a part of a GPU is available somewhere though no whole one may be left."""
         return any([layers[-1].cards for layers in self._layers.values()]) or any(
             [holding.shared for holding in self.pending.values()]
         )
@@ -87,8 +87,9 @@ class Offers:
         return Counter([layer.gpus_in(group) for group in groups])
 
     def label_in_the_way(self, demand: Demand) -> str:
-        """Return a label, as "exclusion a", for which alone a gang does not get a part of an open GPU; empty:
-        there is none."""
+        """Return a label, as "exclusion a", that alone keeps a gang from a part of an open GPU; empty: there
+        is none.
+        """
         for model in [model for model in demand.models if model in self._layers]:
             layer, fleet = self._layers[model][RELEASING], self.cluster.fleets[model]
             for node, cards in sorted(layer.cards.items()):
@@ -197,7 +198,9 @@ class Offers:
         return self.cluster.fleets[model].has_pinned or bool(self._private and demand.pinned_cell)
 
     def _occupants(self, model: str, own: bool, demand: Demand, node: int) -> list[tuple[Holding, Part]]:
-        """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
+        """Return the holders that may be asked to leave a node: the one that loses least first, the view's
+        own jobs last.
+        """
         found = []
         if len(self._layers[model]) > EVICTING and model not in self._private:
             found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]

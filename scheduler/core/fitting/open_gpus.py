@@ -1,6 +1,6 @@
 """A place for a gang that has parts of GPUs: on open GPUs where they fit, else on fresh ones.
 
-KubeShare 1.0's choice of a device (HPDC 2020): of all GPUs that will do the one on which least is left, so
+KubeShare 1.0's choice of a device (HPDC 2020): the GPU on which least is left, among all that will do, so
 that a fresh one is opened only when no open one fits. Deviations: a gang is placed whole, near together, and
 each of its replicas has a GPU of its own; a fresh GPU is taken where the fewest are left, so that big holes
 stay whole.
@@ -25,7 +25,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 CANDIDATES = 64
 #: The node of each replica, and the set of its GPUs there.
 Places = tuple[list[int], list[int]]
-#: How many GPUs others lose if a share is taken; None: it is not to be had.
+#: How many GPUs others lose if a share is taken; None: it is not available.
 Loss = Callable[[int, Share], float | None]
 #: What replicas of the gang have of a node already: GPUs, CPUs, memory and what they read.
 _Use = tuple[int, float, float, tuple[Reading, ...]]
@@ -49,7 +49,7 @@ class OpenGpus:
     opened: Callable[[int, int], bool]
     #: Whether a GPU with the gang's affinity is in use: then it waits for room there.
     is_carried: bool = False
-    #: None: what is offered can be had without disturbing anybody.
+    #: None: what is offered is available without disturbing another job.
     loss: Loss | None = None
 
     def place(
@@ -86,8 +86,9 @@ class OpenGpus:
             yield from [(1 << node, group) for group in layout.levels[rank]]
 
     def able(self, node: int, need: Need, among: int, budget: int | None) -> list[int]:
-        """Return the numbers of the GPUs of a node, among a set, that will do for a replica with a part, as
-        far as so many more may be handed out."""
+        """Return the numbers of those GPUs of a node, among a set, that will do for a replica with a part, as
+        far as `budget` more may be handed out.
+        """
         assert need.part is not None
         request = need.part.request
         with_room = 0 if self.is_carried else self.layer.masks[node]
@@ -105,7 +106,7 @@ class OpenGpus:
         ]
 
     def _lets_in(self, need: Need, node: int, gpu: int, card: Card) -> bool:
-        """Whether memory and labels let a replica share a GPU that has so much compute left."""
+        """Whether memory and labels let a replica share a GPU that has enough compute left."""
         device = self.fleet.gpu_memory[node][gpu.bit_length() - 1]
         if device and not has_room(self._share(need, node, gpu), card, device):
             return False
@@ -227,8 +228,9 @@ class OpenGpus:
     def _on_fresh(
         self, need: Need, scope: int, group: int, taken: _Taken
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the same for GPUs that nobody has, where the fewest of them are left; one is enough, or a few
-        where others lose more or less."""
+        """Yield the same for GPUs that no job has, where the fewest of them are left; one is enough, or a few
+        where others lose more or less.
+        """
         assert need.part is not None
         if self.is_carried:
             return
@@ -292,15 +294,16 @@ def leaving(
     occupants: Sequence[tuple[Holding, Part]],
     gone: Collection[Holding],
 ) -> list[Holding] | None:
-    """Return who has to leave a GPU for a share of it, besides those who are gone; None: that is not
-    enough. Who is asked first loses least."""
+    """Return the holders that have to leave a GPU for a share of it, besides those that are gone; None: that
+    is not enough. The one that is asked first loses least.
+    """
     device = fleet.memory_of(node, share.gpu)
     if free.takes(node, share, device):
         return []
     there = [pair for pair in occupants if pair[1].mask & share.gpu]
     card = free.cards.get(node, {}).get(share.gpu)
     if card is None:
-        # Whole jobs are there, or nobody who could be asked.
+        # Whole jobs are there, or none that could be asked.
         if not there or any([pair[1].shares for pair in there]):
             return None
         return [holding for holding, _ in there] if has_room(share, (), device) else None

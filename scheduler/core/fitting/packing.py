@@ -20,7 +20,7 @@ from scheduler.core.model.processors import canonical
 
 
 class Layer:
-    """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
+    """GPUs, CPUs and memory of a fleet that are available, indexed by how many GPUs each node offers."""
 
     __slots__ = (
         "by_count",
@@ -42,7 +42,7 @@ class Layer:
         self.masks = masks
         self.cpus = cpus
         self.memory = memory
-        #: By number of GPUs on offer: the set of the nodes that offer so many.
+        #: By number of GPUs on offer: the set of the nodes that offer this number.
         self.by_count = [0] * (largest_node + 1)
         for node, mask in enumerate(masks):
             self.by_count[mask.bit_count()] |= 1 << node
@@ -59,15 +59,15 @@ class Layer:
         #: where no node of the fleet says. Neither is changed in place.
         self.readings: dict[int, tuple[Reading, ...]] = {}
         self.storage: Sequence[Storage] = ()
-        #: What of these readings ends soon, of jobs that leave: a reading that is shared with one of them has
-        #: to be fast enough without it, too.
+        #: Which of these readings end soon, those of jobs that leave: a reading that is shared with one of
+        #: them has to be fast enough without it, too.
         self.leaving: dict[int, tuple[Reading, ...]] = {}
-        #: Nodes in the order in which something of them changed: who looks again need not look at others.
+        #: Nodes in the order in which something of them changed: a later reader need not read the others.
         self.changes: list[int] = []
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
-        """Return what a fleet offers of these GPUs of each node when nobody is there."""
+        """Return what a fleet offers of these GPUs of each node when it is empty."""
         layer = cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
         layer.storage = fleet.storage
         return layer
@@ -129,8 +129,9 @@ class Layer:
         return self.masks[node], self.cpus[node], self.memory[node], cards, readings
 
     def add(self, part: Part, usable: int = -1) -> None:
-        """Offer what somebody had, of the GPUs those in a set; GPUs that others still have parts of come back
-        when these do."""
+        """Offer what a holder had, restricted to GPUs in a set; GPUs of which others still have parts come
+        back when these leave.
+        """
         node, mask, cpus, memory, shares, readings = part
         mask &= usable
         if shares:
@@ -148,7 +149,7 @@ class Layer:
             self._set_readings(node, left_after(self.readings.get(node, ()), readings))
 
     def remove(self, part: Part) -> None:
-        """Offer no more what somebody has: of GPUs that he has a part of, what is left is offered on."""
+        """Stop offering what a holder has; of GPUs of which it has a part, the rest stays on offer."""
         node, mask, cpus, memory, shares, readings = part
         if shares or node in self.cards:
             cards, rooms = dict(self.cards.get(node, {})), dict(self.rooms.get(node, {}))
@@ -156,7 +157,7 @@ class Layer:
                 cards.pop(1 << gpu, None)
                 rooms.pop(1 << gpu, None)
             for share in shares:
-                # A GPU that is offered neither whole nor in parts has somebody else on it, who leaves.
+                # A GPU that is offered neither whole nor in parts has another holder, which leaves.
                 if share.gpu & self.masks[node] or share.gpu in cards:
                     cards[share.gpu] = (*cards.get(share.gpu, ()), share)
                     rooms[share.gpu] = rooms.get(share.gpu, WHOLE_GPU) - share.request
@@ -169,7 +170,7 @@ class Layer:
             self._set_readings(node, (*self.readings.get(node, ()), *readings))
 
     def takes(self, node: int, share: Share, device_bytes: int) -> bool:
-        """Whether this can be had of a GPU as things are; labels and all."""
+        """Whether this share is available on a GPU as things are; labels and all."""
         if share.gpu & self.masks[node]:
             return has_room(share, (), device_bytes)
         card = self.cards.get(node, {}).get(share.gpu)
@@ -178,7 +179,7 @@ class Layer:
     def _set_cards(
         self, node: int, cards: dict[int, Card] | None, rooms: dict[int, int] | None = None
     ) -> None:
-        """Let these be the open GPUs of a node, of which so much is left: `rooms_of` them."""
+        """Set the open GPUs of a node; `rooms`: what is left of each, by default `rooms_of` them."""
         if cards:
             rooms = self.rooms[node] = rooms_of(cards) if rooms is None else rooms
             self.cards[node], self.left[node] = cards, max(rooms.values())
@@ -397,7 +398,7 @@ def _tightest(
 
 
 def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None, liked: int) -> int | None:
-    """Return the node of the domain that offers the most GPUs, at least so many, or None."""
+    """Return the node of the domain that offers the most GPUs, at least `least`, or None."""
     for count in range(len(layer.by_count) - 1, least - 1, -1):
         for node in _by_ease(layer.by_count[count] & domain, easier, liked):
             return node

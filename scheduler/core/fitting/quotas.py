@@ -207,7 +207,7 @@ def _user_exceeds(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
 
 
 def over_quota(job: Job, needs: Amounts, quota: Quota, left: Mapping[str, float]) -> Reason:
-    """Return why a job waits that has no room on a quota, of which so much is left."""
+    """Return why a job waits that has no room on a quota of which `left` is left."""
     lacking = [line for line in (CPUS, MEMORY) if needs.of(line) > left.get(line, UNLIMITED)]
     of_gpus = sorted(quota.of_gpus)
     accepted = [line for line in of_gpus if line in (ALL_MODELS, *(job.gpu_models or of_gpus))]
@@ -267,7 +267,7 @@ def _blocking(quota: Quota, line: str) -> dict[str, object]:
 
 
 def _said(line: str, amount: float) -> str:
-    """Say "4 GPUs", "4 V100", "8 CPUs" or "2 GiB of memory"."""
+    """Return "4 GPUs", "4 V100", "8 CPUs" or "2 GiB of memory"."""
     if line == CPUS:
         return f"{amount:.12g} CPUs"
     if line == MEMORY:

@@ -26,12 +26,12 @@ from scheduler.core.fitting.holding import (
 )
 from scheduler.core.fitting.packing import Layer, locate, single_nodes
 
-#: Nodes compared for one gang; those with most GPUs to be had without an eviction come first.
+#: Nodes compared for one gang; those with most GPUs available without an eviction come first.
 CANDIDATES = 64
 
-#: Who holds some of a node, the first to be asked to leave first.
+#: The holders on a node, the first to be asked to leave first.
 Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
-#: Gangs wherever they are of which one alone has GPUs enough, and at most so many.
+#: Gangs, wherever they are, of which each alone has enough GPUs, but no more than this many.
 Elsewhere = Callable[[int], Sequence[Holding]]
 
 
@@ -40,7 +40,7 @@ Loss = tuple[int, int, float]
 
 
 class Room(NamedTuple):
-    """A node for each replica, the GPUs of each node, and who leaves for them."""
+    """A node for each replica, the GPUs of each node, and the holders that leave for them."""
 
     nodes: Sequence[int]
     masks: dict[int, int]
@@ -59,8 +59,8 @@ def reclaim(
 ) -> Fit | None:
     """Return the place that costs others least: one node if any will do, else as few as possible.
 
-    `free` is what can be had without an eviction, `offered` what can be had with any number of them. Where
-    several gangs would have to leave, one of those `elsewhere` does instead if its GPUs will do.
+    `free` is what is available without an eviction, `offered` what is with any number of them. Where several
+    gangs would have to leave, one of those `elsewhere` does instead if its GPUs will do.
     """
     single = islice(single_nodes(offered, fleet, demand, rank, free), CANDIDATES)
     options: list[Sequence[int]] = [[node] * len(demand.needs) for _, node in single]
@@ -110,7 +110,7 @@ def _disturbing_fewer(
     for count in range(2, min(len(line), CANDIDATES)):
         if sum([victim.gpus for victim in line[:count]]) >= demand.gpus:
             tried.append(tuple(line[:count]))
-    # Who shares a GPU leaves nothing whole behind.
+    # A job that shares a GPU leaves nothing whole behind.
     tried = [some for some in tried if not any([part.shares for each in some for part in each.parts])]
     if not tried:
         return None
@@ -143,7 +143,7 @@ def _make_room(
     nodes: Sequence[int],
     rank: int,
 ) -> Room | None:
-    """Choose whom to stop, and which GPUs to take then, to have the gang on these nodes."""
+    """Choose which jobs to stop, and which GPUs to take then, to have the gang on these nodes."""
     victims: list[Holding] = []
     masks: dict[int, int] = {}
     for node, needs in by_node(nodes, demand.needs).items():
@@ -187,11 +187,11 @@ def lacking_of(part: Part, free: Layer) -> tuple[float, float]:
 def fewest(
     occupants: Sequence[tuple[Holding, Part]], lacking: Part, gpus: int, free: Layer, gone: Sequence[Part]
 ) -> list[tuple[Holding, Part]] | None:
-    """Choose who must leave for so many GPUs of `lacking.mask`, and its CPUs and memory, to come free.
+    """Choose which jobs must leave so that `gpus` GPUs of `lacking.mask`, and its CPUs and memory, come free.
 
-    What it reads has to be possible too, beside what the node reads in `free` without those who are `gone`.
-    Takes occupants in their order until it is enough, then lets off those who turn out not to be needed,
-    the most expensive first. None when all of them together are not enough.
+    What it reads has to be possible too, beside what the node reads in `free` without those that are `gone`.
+    Takes occupants in their order until it is enough. Then lets off those that turn out not to be needed, the
+    most expensive first. None when all of them together are not enough.
     """
 
     shared = any([part.shares for _, part in occupants])

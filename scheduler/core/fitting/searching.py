@@ -65,12 +65,13 @@ class Searching(Offers):
         return self._is_pinned(holding) or self.account.cost(holding) <= self.room(holding.model)
 
     def undisturbed(self, model: str) -> int:
-        """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle
-        or come free, as far as the view may use them."""
+        """Return how many GPUs of a model could be handed out without stopping a job: those that are idle or
+        come free, as far as the view may use them.
+        """
         return max(0, min(self._layers[model][RELEASING].gpus, self.room(model)))
 
     def room(self, model: str) -> int:
-        """Return how many more GPUs of a model the view may hand out, were they all to be had."""
+        """Return how many more GPUs of a model the view may hand out, if all were available."""
         limits = self.account.limits
         return self.cluster.fleets[model].total if limits is None else limits.get(model, 0)
 
@@ -121,10 +122,10 @@ class Searching(Offers):
         return None
 
     def find(self, demand: Demand) -> Fit | None:
-        """Return the best place for a gang, one that disturbs nobody if there is one; or None.
+        """Return the best place for a gang, one that disturbs no job if there is one; or None.
 
-        Where a view has cells of its own they are guaranteed to it: it rather uses nodes there that it had
-        better avoid than none (decision 0016). What is no candidate never will do.
+        Where a view has cells of its own they are guaranteed to it: it uses nodes there that it should avoid
+        if there is no other place (decision 0016). A node that is no candidate is never used.
         """
         fit = self._search(demand)
         if fit is None and demand.avoid and self._private:
@@ -184,7 +185,7 @@ class Searching(Offers):
     def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
         """Return the fit at a place chosen elsewhere, given the node of each replica.
 
-        Raises PolicyError when some of it is not to be had.
+        Raises PolicyError when some of it is not available.
         """
         model = placement.gpu_model
         fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
@@ -218,7 +219,7 @@ class Searching(Offers):
             if is_free and all(
                 [free.takes(part.node, share, fleet.memory_of(part.node, share.gpu)) for share in part.shares]
             ):
-                continue  # All of it is free: nobody has to be asked.
+                continue  # All of it is free: no job has to be asked.
             others, gone = [], list[Part]()
             occupants = self._occupants(model, True, demand, part.node)
             makes_room = set[Holding]()
@@ -289,7 +290,7 @@ class Searching(Offers):
         )
 
     def fit_of(self, demand: Demand, model: str, places: Places) -> Fit:
-        """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not to be had."""
+        """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not available."""
         fleet = self.cluster.fleets[model]
         replicas = tuple(
             [

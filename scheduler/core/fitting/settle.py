@@ -15,7 +15,7 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
     """Use up the capacity for one grant and return its place, or None when it does not fit whole.
 
     A job stays where it is if it may. One that is spread wider than its grant asks moves when that disturbs
-    nobody, and stays otherwise.
+    no job, and stays otherwise.
     """
     holding = capacity.pending.get(grant.jobs)
     if holding is not None and grant.jobs in capacity.pinned:

@@ -15,7 +15,7 @@ _ROUNDING = 1e-6
 
 
 class Storage(NamedTuple):
-    """What a node has: bytes a second, 0 where nobody said, and bytes of cache."""
+    """What a node has: bytes a second, 0 where it is not stated, and bytes of cache."""
 
     bandwidth: float
     cache_bytes: int

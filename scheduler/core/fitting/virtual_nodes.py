@@ -23,7 +23,7 @@ NODE_LEVEL = "node"
 class Profile:
     """What is certain of every node of a chain."""
 
-    #: 0: nobody said.
+    #: 0: not stated.
     cpus_per_gpu: float
     memory_bytes_per_gpu: float
     storage_bandwidth_per_gpu: float

@@ -37,7 +37,7 @@ _BATCHES = 50
 _DIVISIONS = 64
 #: What is less than this beyond a whole number is that number.
 _ROUNDING = 1e-8
-#: Allocations looked at together: so many fit into the processor's cache.
+#: Allocations computed together: this many fit into the processor's cache.
 _TOGETHER = 1024
 
 
@@ -73,7 +73,7 @@ class Limits:
 def efficiency(noise: Noise | tuple[Floats, Floats], initial_batch: Numbers, batch: Numbers) -> Numbers:
     """Return what a sample is worth in such a batch, in samples at the initial one: above 0, at most 1."""
     sqr, var = (np.maximum(estimate, 0.0) for estimate in noise)
-    # Where gradients are too small to be told from nothing, an iteration is an iteration.
+    # Where gradients are too small to be distinguished from 0, an iteration counts as an iteration.
     sqr = np.where(sqr + var > 0, sqr, 1.0)
     return (var + sqr) / (var + sqr * (np.asarray(batch) / initial_batch))
 
@@ -142,8 +142,9 @@ class _Allocations:
 
 
 def best_batches(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: Ints) -> Best:
-    """Return the best batch for each allocation: of `job[i]`, by its place in `models`, on so many nodes and
-    replicas; raise GoodputError where there are fewer replicas than nodes."""
+    """Return the best batch for each allocation: `replicas[i]` replicas on `nodes[i]` nodes of the job at
+    `job[i]` in `models`; raise GoodputError where there are fewer replicas than nodes.
+    """
     if not np.all((nodes >= 1) & (replicas >= nodes)):
         raise GoodputError("nodes: each allocation must have at least one, and as many replicas or more")
     found = Best(np.zeros(job.size), np.zeros(job.size, dtype=np.int64), np.zeros(job.size, dtype=np.int64))
@@ -193,7 +194,7 @@ def _growing(allocations: _Allocations) -> tuple[Floats, Floats]:
     factor = np.maximum(allocations.largest / smallest, 1.0)
     local = smallest * factor ** np.linspace(0.0, 1.0, _BATCHES) / allocations.replicas
     gradients: Floats = np.maximum(np.ceil(local / allocations.max_local - _ROUNDING), 1.0)
-    # One gradient alone does not tell the noise, so that a larger batch on one GPU takes two or more.
+    # One gradient alone does not show the noise, so that a larger batch on one GPU takes two or more.
     alone = (allocations.replicas == 1) & (local > allocations.initial + _ROUNDING)
     gradients = np.where(alone, np.maximum(gradients, 2.0), gradients)
     rounded_up = np.ceil(local / gradients - _ROUNDING)
@@ -202,7 +203,9 @@ def _growing(allocations: _Allocations) -> tuple[Floats, Floats]:
 
 
 def _dividing(allocations: _Allocations) -> tuple[Floats, Floats]:
-    """Return the same for the smallest batches that so many gradients make, the limits being narrow."""
+    """Return the same for the smallest batches that each number of gradients makes, where the limits are
+    narrow.
+    """
     local = np.maximum(allocations.initial / allocations.replicas, allocations.min_local)
     gradients: Floats = np.ceil(local / allocations.max_local - _ROUNDING) + np.arange(_DIVISIONS)
     smallest = np.ceil(allocations.initial / (allocations.replicas * gradients))

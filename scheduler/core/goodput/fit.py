@@ -5,7 +5,7 @@ gradient times, plus the same of iterations, plus
 
     0.001·(γ-1)² + 0.01·((β_n/α_n)² + (β_r/α_r)²)
 
-Of what nothing was measured the job is believed to be as good as can be, so that somebody tries it:
+Where nothing was measured the job is assumed to be as good as possible, so that it is tried:
 
 - synchronising, over nodes or on one, costs nothing until it was seen with two replicas, and nothing for each
   further replica until it was seen with three; over nodes it costs at least 1.1 times what it does on one;
@@ -41,9 +41,9 @@ Flags = NDArray[np.bool_]
 
 #: What a larger overlap, and replicas beyond the second, have to explain before they are believed in.
 _OVERLAP_WEIGHT, _REPLICAS_WEIGHT = 1e-3, 1e-2
-#: By how much more replicas on several nodes synchronise than on one, as long as nobody has tried.
+#: The assumed ratio between synchronising over several nodes and within one, until it was measured.
 _OVER_NODES = 1.1
-#: How many times more than what it is a part of nothing takes; β is no larger than so many α.
+#: No term takes more than this many times the time that it is a part of; β is no larger than this many α.
 _FAR = 100.0
 #: How the roots are rounded off, one after the other.
 _ROUNDINGS = (1e-1, 1e-3, 1e-5)
@@ -59,9 +59,9 @@ class Measurement:
     local_batch: int
     #: Gradients added up before the one that synchronises.
     accumulation: int
-    #: Of one gradient, without synchronising.
+    #: The seconds of one gradient, without synchronising.
     gradient_seconds: float
-    #: Of a whole iteration: gradients, synchronising, update.
+    #: The seconds of a whole iteration: gradients, synchronising, update.
     iteration_seconds: float
 
 

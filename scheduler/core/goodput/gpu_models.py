@@ -56,7 +56,7 @@ def fit_gpu_models(
 
 
 def best_known(measurements: Mapping[str, Sequence[Measurement]]) -> str:
-    """Return the GPU model on which synchronising is known best; of several the one measured in more ways."""
+    """Return the GPU model on which synchronising is known best: among several, the one measured most."""
     return max(measurements, key=lambda model: (_most(measurements[model]), len(measurements[model]), model))
 
 

@@ -1,12 +1,13 @@
-"""What the progress lines of an adaptive job say of how it scales: times, gradient noise and limits.
+"""What the progress lines of an adaptive job state about how it scales: times, gradient noise and limits.
 
-A line may say three things, each as a whole or not at all: the limits of its batch with the batch it has now;
-how long a gradient and an iteration took since the line before, with that batch; squared norm and variance of
-its gradient. On how many nodes and replicas it ran is known without it. Every number comes from a program of
-the job's user: a line with one that makes no sense is passed over, and what was known stays.
+A line may state three things, each as a whole or not at all: the limits of its batch with the batch it has
+now; how long a gradient and an iteration took since the line before, with that batch; squared norm and
+variance of its gradient. The line need not state its nodes and replicas: these are known. Every number comes
+from a program of the job's user. A line with a number that makes no sense is passed over, and what was known
+stays.
 
 Times are kept as means, one for each way of running. A mean remembers `WEIGHT_MOST` iterations: machines
-change. Of more than `WAYS_MOST` ways those are forgotten that nothing was told of for longest.
+change. Where there are more than `WAYS_MOST` ways, those are forgotten whose last report is oldest.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Times(NamedTuple):
 class Batch(NamedTuple):
     """The batch that a job has now, and by how much its learning rate is scaled for it.
 
-    `overhead`: what part of an iteration measuring and adapting take; None until told.
+    `overhead`: what part of an iteration measuring and adapting take; None until reported.
     """
 
     size: int
@@ -86,11 +87,11 @@ class GoodputReport:
 
     attempt: int = 0
     sequence: int = 0
-    #: None until told, like the two after it.
+    #: None until reported, like the two after it.
     limits: Limits | None = None
     batch: Batch | None = None
     noise: Noise | None = None
-    #: By way of running, the one that was told of last at the end.
+    #: By way of running, the one that was reported last at the end.
     times: Mapping[Way, Times] = field(default_factory=dict)
     #: The most replicas that anything was timed with.
     most_replicas: int = 0
@@ -194,7 +195,7 @@ def _says(values: Mapping[str, float], names: Iterable[str]) -> bool:
 
 
 def _number(value: float, least: float, most: float) -> float:
-    if not least <= value <= most:  # Also what is no number.
+    if not least <= value <= most:  # Also a value that is not a number.
         raise _Nonsense
     return float(value)
 

@@ -33,7 +33,7 @@ class Speedups:
         self._place = np.zeros(len(models), dtype=np.int64)
         self._place[known] = np.arange(len(known))
         self._most = np.array(most_replicas, dtype=np.int64)
-        # Job after job, on one node and on several, by replicas; what was not computed yet is no number.
+        # Job after job, on one node and on several, by replicas; NaN is not computed yet.
         widths = 2 * (self._most + 1)
         self._begin = np.cumsum(widths) - widths
         self._memory = np.full(int(widths.sum()), np.nan)
@@ -81,8 +81,9 @@ class Speedups:
 
 
 class CurvePoint(NamedTuple):
-    """A job at its best with so many replicas: samples per second at the initial batch, how many times those
-    with one replica, what a sample is worth, and the batch."""
+    """A job at its best with `replicas` replicas: samples per second at the initial batch, how many times
+    those with one replica, what a sample is worth, and the batch.
+    """
 
     replicas: int
     nodes: int

@@ -34,7 +34,7 @@ NO_OVERLAP, FULL_OVERLAP = 1.0, 10.0
 
 
 class GoodputError(SchedulingError):
-    """Measurements, limits or allocations that a goodput cannot be told from."""
+    """Measurements, limits or allocations from which no goodput can be computed."""
 
 
 class Parameters(NamedTuple):
@@ -51,12 +51,12 @@ class Parameters(NamedTuple):
     overlap: float
 
     def times(self, factor: float) -> Parameters:
-        """Return those of a job whose every iteration takes so many times as long."""
+        """Return the parameters of a job whose every iteration takes this many times as long."""
         return Parameters._make([*(factor * seconds for seconds in self[:-1]), self.overlap])
 
 
 def gradient_seconds(parameters: Parameters | Floats, local_batch: Numbers) -> Numbers:
-    """Return T_grad: what one replica needs for the gradient of so many samples."""
+    """Return T_grad: the time in which one replica computes the gradient of `local_batch` samples."""
     return parameters[0] + parameters[1] * local_batch
 
 
@@ -69,7 +69,9 @@ def synchronisation_seconds(parameters: Parameters | Floats, nodes: Numbers, rep
 
 
 def step_seconds(gradient: Numbers, synchronisation: Numbers, overlap: Numbers) -> Numbers:
-    """Return T_step: the last gradient of an iteration with what of synchronising it does not hide."""
+    """Return T_step: the last gradient of an iteration with the part of synchronising that it
+    does not hide.
+    """
     longer = np.maximum(gradient, synchronisation)
     # By their ratio: the tenth power of a short time is nothing.
     ratio = np.minimum(gradient, synchronisation) / longer

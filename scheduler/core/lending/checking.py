@@ -1,6 +1,7 @@
-"""Whether an offer, a loan or an operator's change leaves everybody what is guaranteed, at every instant.
+"""Whether an offer, a loan or an operator's change leaves all virtual clusters what is guaranteed, at every
+instant.
 
-What is guaranteed changes only when a loan begins or ends, so those instants are looked at and no others.
+Guarantees change only when a loan begins or ends, so only those instants are checked.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from scheduler.core.lending.lots import cells_of, kinds_of, words_of
 from scheduler.core.model import wording
 from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer
 
-#: Stands for whoever will take an offer.
+#: Stands for the virtual cluster that will take an offer.
 NOBODY = ""
 
 
@@ -27,8 +28,8 @@ def problems(
 ) -> list[Problem]:
     """Return what stands against an offer, or a loan, beside the loans there are; nothing: it can be kept.
 
-    `own`: what everybody is guaranteed without loans. `offered`: offers that count as though they had been
-    taken, such as other open ones of the same lender, so that nothing is offered twice.
+    `own`: what each virtual cluster is guaranteed without loans. `offered`: offers that count as though they
+    had been taken, such as other open ones of the same lender, so that nothing is offered twice.
     """
     loan = _as_loan(desired, now)
     found = [*_problems_with_lot("lot", loan.lot, loan.lender, own)]
@@ -63,7 +64,7 @@ def problems(
 
 
 def problems_with_change(own: Guarantees, loans: Sequence[Loan], now: float) -> list[Problem]:
-    """Return which loans could not be kept if everybody were guaranteed this from now on.
+    """Return which loans could not be kept if the guarantees were these from now on.
 
     `own`: guarantees and cells as an operator wants them, without loans.
     """
@@ -97,7 +98,7 @@ def _as_loan(desired: Offer | Loan, now: float) -> Loan:
         lender=desired.lender,
         borrower=NOBODY,
         lot=desired.lot,
-        # Whose it would be is not known before somebody takes the offer.
+        # Whose it would be is not known before the offer is taken.
         in_return=None,
         starts_at=now if desired.starts_at is None else desired.starts_at,
         ends_at=desired.ends_at,
@@ -204,7 +205,9 @@ def _lenders_loans(lack: Lack, loans: Iterable[Loan], own: Guarantees) -> list[L
 
 
 def _listed(loans: Sequence[Loan]) -> str:
-    """Say "loan 7 of 2 P100 from speech to vision until ...", the offers that are only promised as such."""
+    """Return "loan 7 of 2 P100 from speech to vision until ...", the offers that are only
+    promised as such.
+    """
     words = []
     for loan in loans:
         what = f"loan {loan.id}" if loan.id else "an open offer"

@@ -1,6 +1,6 @@
-"""For how long how much of a virtual cluster's guarantee has not been needed.
+"""How much of a virtual cluster's guarantee has not been needed, and for how long.
 
-Remembered are steps [n, since]: at least n have been idle since that instant, fewer of them for longer. More
+The memory is steps [n, since]: at least n have been idle since that instant, fewer of them for longer. More
 that fall idle add a step; when fewer are idle than before, what was known of the larger numbers is forgotten.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: After a gap of more than so many rounds and seconds between two observations nothing is known.
+#: After a gap of more than this many rounds and seconds between two observations nothing is known.
 GAP_ROUNDS, GAP_SECONDS = 10, 60.0
 
 Steps = Sequence[Sequence[float]]
@@ -26,7 +26,7 @@ def remembered(memory: Mapping[str, Any], now: float, round_seconds: float) -> M
 
 
 def observed(steps: Steps, idle: int, now: float) -> list[list[float]]:
-    """Return the steps after so many were seen to be idle."""
+    """Return the steps after an observation at `now` in which `idle` were idle."""
     if idle < 1:
         return []
     kept = [list(step) for step in steps if step[0] < idle]
@@ -35,10 +35,10 @@ def observed(steps: Steps, idle: int, now: float) -> list[list[float]]:
 
 
 def idle_for(steps: Steps, seconds: float, now: float) -> int:
-    """Return how many have been idle for so long."""
+    """Return how many have been idle for `seconds`."""
     return int(max([step[0] for step in steps if step[1] <= now - seconds], default=0))
 
 
 def next_step(steps: Steps, seconds: float, now: float) -> float | None:
-    """Return when more will have been idle for so long; None: never, as things are."""
+    """Return when more will have been idle for `seconds`; None: never, as things are."""
     return min([step[1] + seconds for step in steps if step[1] + seconds > now], default=None)

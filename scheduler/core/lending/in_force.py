@@ -4,9 +4,9 @@ borrowed.
 A pure function of time, so that a guarantee returns to its owner at the stated moment whatever else happens.
 Cells change hands by type and number, as they are owned: which hardware they stand for is found afterwards.
 Where the lender has a cell only as part of a larger one, the smallest such cell is split and the other parts
-stay the lender's; when the loan ends it has the whole cell again. Hardware from which all could be had that
-is owned can be split into what is lent as well (cells nest evenly), and whoever borrows has only what
-another gave: so sums never change, and what is feasible without loans stays so.
+stay the lender's; when the loan ends it has the whole cell again. Hardware that can be split into all that is
+owned can be split into what is lent as well (cells nest evenly), and a borrower has only what another gave.
+So sums never change, and what is feasible without loans stays so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def own_of(lending: Lending, cells: Specification | None) -> Guarantees:
     return Guarantees(gpus=lending.own_gpus, cells=_known(own) if own else None)
 
 
-#: The last specifications of their owners: made anew from every snapshot, and numbered once.
+#: The last specifications of their owners: every snapshot makes them again, and each is numbered once.
 _owned: deque[Specification] = deque(maxlen=4)
 
 
@@ -80,10 +80,10 @@ def next_change(loans: Iterable[Loan], now: float) -> float | None:
 
 
 def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
-    """Return what everybody may rely on at that instant.
+    """Return what each virtual cluster may rely on at that instant.
 
-    A loan that can not be kept, because its lender does not own so much any more, counts for nothing:
-    services refuse changes that lead there (`checking`), and a round must go on whatever happened.
+    A loan that can not be kept, because its lender no longer owns enough, counts for nothing: services refuse
+    changes that lead there (`checking`), and a round must go on whatever happened.
     """
     kept: list[Loan] = []
     now_active = active(loans, now)
@@ -97,7 +97,7 @@ def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
 
 
 def given_and_got(loans: Iterable[Loan]) -> Iterable[tuple[str, str, Lot]]:
-    """Yield who gives what to whom."""
+    """Yield giver, receiver and what is given."""
     for loan in loans:
         yield loan.lender, loan.borrower, loan.lot
         if loan.in_return is not None:
@@ -154,7 +154,7 @@ def _lacking_cells(layout: Layout, giver: str, taken: Cells) -> Iterable[Lack]:
 
 
 def _largest_first(cells: Cells) -> list[tuple[str, int]]:
-    """Return the kinds of cells; large ones can not be had from what small ones were split out of."""
+    """Return the kinds of cells; large ones are not available from what small ones were split out of."""
     return sorted(cells, key=lambda kind: (-kind[1], kind[0]))
 
 

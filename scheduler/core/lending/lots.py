@@ -46,12 +46,12 @@ def gpus_of(lot: Lot, layout: Layout | None) -> dict[str, int]:
 
 
 def cost(price: Millicredits, gpus: int, seconds: float) -> Millicredits:
-    """Return what so many GPUs cost for so long, rounded up; `price` is for a GPU and an hour."""
+    """Return what `gpus` GPUs cost for `seconds`, rounded up; `price` is for a GPU and an hour."""
     return math.ceil(price * gpus * seconds / SECONDS_IN_AN_HOUR)
 
 
 def words_of(lot: Lot) -> str:
-    """Say "4 P100" or "4 P100 and 1 V100-NODE"."""
+    """Return "4 P100" or "4 P100 and 1 V100-NODE"."""
     counts: list[Mapping[str, int]] = [lot.gpus, lot.cells]
     parts = [f"{count} {name}" for each in counts for name, count in sorted(each.items())]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

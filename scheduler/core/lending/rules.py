@@ -1,10 +1,11 @@
 """What virtual clusters do by their rules in a round: offer what stays idle, take back, and borrow.
 
-A lend rule offers what no guaranteed job of its owner has needed for a while, never more than its lot, and
-each kind of GPUs or cells by itself, so that nobody has to take what he does not need. When the owner needs
-it again before anybody took it, the offer is withdrawn. A borrow rule takes the cheapest offers that let a
-job run which has waited long enough, if the balance pays for them until their end; barter is left to people.
-Virtual clusters borrow in the order of the round, those first that use the smallest part of what they have.
+A lend rule offers what no guaranteed job of its owner has needed for a while, never more than its lot. It
+offers each kind of GPUs or cells separately, so that a borrower need not take what it does not need. If the
+owner needs it again before it was taken, the offer is withdrawn. A borrow rule takes the cheapest offers that
+let a job run which has waited long enough, if the balance pays for them until their end; barter is left to
+people. Virtual clusters borrow in the order of the round: those that use the smallest part of what they have
+come first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scheduler.core.model.loan_terms import (
     OfferId,
 )
 
-#: Sums of parts of GPUs may be so far off.
+#: The possible error of sums of parts of GPUs.
 _ROUNDING = 1e-9
 
 
@@ -55,7 +56,7 @@ def follow(
     now: float,
     round_seconds: float,
 ) -> RuleOutcome:
-    """Return what the rules come to; `standings`: of all virtual clusters, in the order of the round."""
+    """Return the outcome of the rules; `standings`: all virtual clusters, in the order of the round."""
     following = _RuleRun(lending, own, standings, now)
     idle = following.observe(remembered(memory, now, round_seconds))
     following.withdraw()
@@ -67,7 +68,7 @@ def follow(
         instants = [min([*instants, now + longest_gap(round_seconds) / 2])] if instants else []
     return RuleOutcome(
         actions=tuple(following.actions),
-        # Also that nothing is idle: what is not said is remembered as it was.
+        # Also that nothing is idle: what is left out is remembered as it was.
         memory={"at": now, "idle": idle} if lending.lend_rules else {},
         wake_at=min(instants, default=None),
     )
@@ -103,7 +104,7 @@ class _RuleRun:
         return found
 
     def _idle(self, standing: Standing, most: Lot) -> int:
-        """Return how much of a lot of one kind nobody needs."""
+        """Return how much of a lot of one kind is not needed."""
         if any(standing.waits_for(model) for model in gpus_of(most, self._layout)):
             return 0
         return _most(_size(most), lambda count: standing.spares([_of(most, count)], self._layout))
@@ -220,7 +221,7 @@ class _RuleRun:
         return offer.id > 0 and is_for_now and offer.in_return is None
 
     def _borrow(self, rule: BorrowRule, standing: Standing, borrower: _Borrower) -> None:
-        #: Models and replicas for which there was nothing to be had; jobs are often alike.
+        #: Models and replicas for which no offers were found; jobs are often alike.
         in_vain: set[tuple[str, tuple[int, ...]]] = set()
         for want in standing.waiting:
             due = want.since + rule.waiting_seconds
@@ -331,7 +332,7 @@ class _RuleRun:
 
 
 class _Borrower:
-    """What a virtual cluster can pay, and what it has borrowed in this round and for whom."""
+    """What a virtual cluster can pay, and what it has borrowed in this round and for which jobs."""
 
     def __init__(self, balance: int) -> None:
         self.balance = balance
@@ -345,11 +346,11 @@ class _Borrower:
         self.replicas: dict[str, list[int]] = {}
 
     def borrowed(self, models: Sequence[str]) -> int:
-        """Return how many GPUs of some models it has borrowed; of all where none is named."""
+        """Return how many GPUs of some models it has borrowed; all of them where none is named."""
         return sum(_of_models(self.gpus, models))
 
     def serve(self, want: Want, model: str, gpus: int) -> None:
-        """Note that a job will have its GPUs, of which so many were borrowed for it."""
+        """Note that a job will have its GPUs, for which `gpus` were borrowed."""
         self.served.add(want.job)
         self.left[model] += gpus - want.gpus
         self.replicas.setdefault(model, []).extend(want.replicas)
@@ -389,5 +390,5 @@ def _most(limit: int, holds_for: Callable[[int], bool]) -> int:
 
 
 def _of_models(gpus: Mapping[str, int], models: Sequence[str]) -> Iterator[int]:
-    """Yield the GPUs of some models; of all where none is named."""
+    """Yield the GPUs of some models; all of them where none is named."""
     yield from (count for model, count in gpus.items() if not models or model in models)

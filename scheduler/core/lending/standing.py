@@ -1,4 +1,4 @@
-"""How a virtual cluster stands after a round: what it can do without, and who waits in vain."""
+"""How a virtual cluster stands after a round: what it can do without, and which jobs wait without success."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One virtual cluster. Cells are by chain and level; of what it has, some may be borrowed."""
+    """One virtual cluster. Cells are by chain and level; some of what it has may be borrowed."""
 
     virtual_cluster: str
     #: GPUs of its guarantee that no guaranteed job has, by model: where they are divided by counts.

@@ -29,7 +29,7 @@ from scheduler.core.model.lifecycle import (
 #: The category of a part whose node was lost.
 LOST = "lost"
 
-#: How an attempt ended that was told to stop, by the cause.
+#: How an attempt ended that was stopped, by the cause.
 OUTCOME_BY_CAUSE: Mapping[StopCause, Outcome] = {
     StopCause.PREEMPTED: Outcome.PREEMPTED,
     StopCause.MIGRATED: Outcome.PREEMPTED,
@@ -71,9 +71,9 @@ class State:
     state: AttemptState = AttemptState.PLANNED
     #: By node. The simulator has one part for all nodes of a gang: there they do the same at the same time.
     parts: Mapping[int, Part]
-    #: Whether its nodes were told to start.
+    #: Whether its nodes were sent the order to start.
     go: bool = False
-    #: Why it stops or has stopped; of a gang that failed also where no other part was left to be stopped.
+    #: Why it stops or has stopped; set for a failed gang also where no other part was left to stop.
     stop_cause: StopCause = StopCause.NONE
     #: Exactly when it has ended.
     outcome: Outcome | None = None
@@ -166,7 +166,7 @@ class NoteFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Tell all nodes to start, and where rank 0 is."""
+    """Order all nodes to start, and send where rank 0 is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellToStop:
-    """Tell these nodes to stop their parts; pages that show the job show it again."""
+    """Order these nodes to stop their parts; pages that show the job show it again."""
 
     nodes: tuple[int, ...]
 
@@ -324,8 +324,8 @@ def _exited(state: State, node: int) -> tuple[State, Effects]:
 
 
 def _outcome(state: State) -> Outcome:
-    # A part that exits 0 because it was told to stop has saved its work, not done it; one that
-    # exits 0 by itself is done, even when the order to stop was already on its way.
+    # A part that exits 0 because it was stopped has saved its work, not done it; one that exits 0 on its own
+    # is done, even when the order to stop was already on its way.
     if all(part.succeeded for part in state.parts.values()):
         return Outcome.SUCCEEDED
     return OUTCOME_BY_CAUSE.get(state.stop_cause, Outcome.FAILED)

@@ -55,7 +55,7 @@ class Auto:
 
     cpus: bool = True
     memory: bool = True
-    #: Of one replica; empty: nobody knows.
+    #: The sensitivity of one replica; empty: unknown.
     sensitivity: Sensitivity = Sensitivity()
 
 
@@ -65,7 +65,7 @@ class AuxiliaryShare:
     the node does not say what it has, or what the job itself states."""
 
     replicas: tuple[tuple[float, int], ...]
-    #: The part of its node that its GPUs are: so much it has by them alone.
+    #: The part of its node that its GPUs are: what it has by them alone.
     proportional: tuple[tuple[float, int], ...]
     #: For people: why some replica has less than that, though it would make use of it; empty: none has.
     message: str = ""

@@ -8,10 +8,10 @@ SUCCEEDED = "succeeded"
 ENDED = "ended"
 FAILED = "failed"
 STARTED = "started"
-#: What of another job a job may wait for: afterok, afterany, afternotok and after. A job that was cancelled
-#: counts as failed, and as started.
+#: The states of another job for which a job may wait: afterok, afterany, afternotok and after. A job that was
+#: cancelled counts as failed, and as started.
 WHEN = (SUCCEEDED, ENDED, FAILED, STARTED)
-#: That an earlier job of the same name and user has ended. Found anew in each round, so nobody states it.
+#: That an earlier job of the same name and user has ended. Each round computes it, so it is stated nowhere.
 SINGLETON = "singleton"
 
 

@@ -59,8 +59,9 @@ def dumps_plan(plan: Plan) -> bytes:
 
 
 def unstorable_views(plan: Plan) -> dict[str, str]:
-    """Return the views of whose part in the plan no bytes can be made, and why: who has a policy that
-    remembers or says what is no JSON."""
+    """Return the views whose part in the plan can not be stored, and why: their policy remembers or reports
+    what is not JSON.
+    """
     found: dict[str, str] = {}
     for view in sorted({*plan.memory, *plan.ledger, *plan.queues}):
         part = Plan(

@@ -1,4 +1,4 @@
-"""A GPU is divisible: what a part of one is, who may share with whom, and who may share at all."""
+"""A GPU is divisible: what a part of one is, and which jobs may share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and who asks for a part of
-#: one is not started. MEASURED: parts are shared, and policies let those jobs share that were measured to get
-#: along. FREE: policies may also let those share that nobody measured.
+#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and a job that asks for a
+#: part of one is not started. MEASURED: parts are shared, and policies let jobs share that were measured to
+#: get along. FREE: policies may also let jobs share that were not measured together.
 SHARE_NEVER = "never"
 SHARE_MEASURED = "measured"
 SHARE_FREE = "free"
@@ -39,7 +39,7 @@ class GpuPart:
     memory_bytes: int = 0
 
     def memory_on(self, device_bytes: int) -> int:
-        """Return what it has of a device of so many bytes (0: unknown)."""
+        """Return how much it has of the memory of a device of `device_bytes` bytes (0: unknown)."""
         return self.memory_bytes or device_bytes * self.request // WHOLE_GPU
 
 
@@ -52,7 +52,9 @@ def fit_together(parts: Sequence[GpuPart], device_bytes: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingLabels:
-    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it
+    states nothing.
+    """
 
     #: With jobs of the same affinity alone.
     affinity: str = ""

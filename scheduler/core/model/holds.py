@@ -1,12 +1,12 @@
-"""Who holds which GPUs and who is nominated for them, as a pure machine.
+"""Which allocations hold GPUs and which are nominated for them, as a pure machine.
 
 A hold goes nominated -> held -> released. A round grants GPUs to an allocation. It holds them at once where
-they are free and its jobs have left their old place. Else it is nominated for them, and is promoted when
-both have come true. A node's GPUs may be released before those of the gang's other nodes.
+they are free and its jobs have left their old place. Else it is nominated for them, and is promoted when both
+have come true. A node's GPUs may be released before those of the gang's other nodes.
 
 The live loop keeps holds in rows and asks this machine about the GPUs concerned; the simulator keeps one for
-its whole cluster. So who waits for whom is decided in one place. What the database guards, a whole GPU with
-one holder and one nominee and parts that sum to at most one, is refused here too.
+its whole cluster. So one place decides which allocation waits for which. The database guards that a whole GPU
+has one holder and one nominee and that parts sum to at most one; this machine refuses the same.
 """
 
 from __future__ import annotations

@@ -41,5 +41,5 @@ class Branch:
     bound: float = 0.0
     below: int = 0
     above: int = 0
-    #: Where to go on while nobody knows the figure.
+    #: Where to go on while the figure is unknown.
     unknown: int = 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayTask:
-    """That a job is a task of an array of which only so many run at once."""
+    """That a job is a task of an array which runs at most `at_most` of its tasks at once."""
 
-    #: Of the array: the number of its first task.
+    #: The array, by the number of its first task.
     number: int
     at_most: int

@@ -56,7 +56,7 @@ class Outcome(StrEnum):
 
 
 class StopCause(StrEnum):
-    """Why an attempt was told to stop, or ended without its own doing."""
+    """Why an attempt was stopped, or ended without its own doing."""
 
     NONE = ""
     PREEMPTED = "preempted"
@@ -99,7 +99,7 @@ JOB_STEPS: Mapping[tuple[JobState, JobEvent], JobState] = {
     (JobState.QUEUED, JobEvent.STARTED): JobState.RUNNING,
     (JobState.QUEUED, JobEvent.FAILED): JobState.FAILED,
     (JobState.QUEUED, JobEvent.CANCELLED): JobState.CANCELLED,
-    # A short job can end before anyone reported that it ran, or fall back before it did.
+    # A short job can end before a node reported that it ran, or fall back before it did.
     (JobState.QUEUED, JobEvent.SUCCEEDED): JobState.SUCCEEDED,
     (JobState.QUEUED, JobEvent.REQUEUED): JobState.QUEUED,
     (JobState.RUNNING, JobEvent.REQUEUED): JobState.QUEUED,

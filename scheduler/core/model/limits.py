@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Budget:
     """What the jobs of a tenant may use up; once it is spent, nothing more of it is started."""
 
-    #: GPU-hours, or what they cost; of a whole period.
+    #: GPU-hours, or what they cost, for a whole period.
     amount: float
-    #: Of the present period.
+    #: What is left in the present period.
     left: float
     by_price: bool = False
     #: When the whole amount is there again, ascending; none: never.

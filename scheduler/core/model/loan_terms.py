@@ -72,7 +72,7 @@ class Loan:
         return self.given_by(self.other(virtual_cluster))
 
     def other(self, virtual_cluster: str) -> str:
-        """Return the other side; nobody where it is on neither."""
+        """Return the other side; empty where the virtual cluster is on neither."""
         sides = {self.lender: self.borrower, self.borrower: self.lender}
         return sides.get(virtual_cluster, "")
 
@@ -108,11 +108,11 @@ class BorrowRule:
     price: Millicredits = 0
 
     def takes(self, gpu_model: str) -> bool:
-        """Tell whether it borrows GPUs of the model."""
+        """Return whether it borrows GPUs of the model."""
         return not self.gpu_models or gpu_model in self.gpu_models
 
     def may_serve(self, gpus: int, gpu_models: Iterable[str]) -> bool:
-        """Tell whether it could borrow so many GPUs at once of one of the models."""
+        """Return whether it could borrow `gpus` GPUs of one of the models at once."""
         return self.most_gpus >= gpus and any(map(self.takes, gpu_models))
 
 
@@ -145,8 +145,8 @@ class Lending:
     loans: tuple[Loan, ...] = ()
     #: Those that ended a short while ago: why guarantees lapse now.
     ended: tuple[Loan, ...] = ()
-    #: By virtual cluster what it is guaranteed itself, whatever it has lent or borrowed: GPUs by model, those
-    #: of its cells included; and its cells.
+    #: By virtual cluster what it is guaranteed itself, whatever it has lent or borrowed: GPUs by model (its
+    #: cells' GPUs included), and its cells.
     own_gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     own_cells: Mapping[str, VirtualCells] = field(default_factory=dict)
     lend_rules: tuple[LendRule, ...] = ()

@@ -1,7 +1,7 @@
 """What the jobs of a node use, and how much of it they are expected to use at most.
 
-CPUs and memory that guaranteed jobs asked for and do not use may be given to opportunistic jobs as well:
-the node is overcommitted. Decision 0087 says to whom and how far.
+CPUs and memory that guaranteed jobs asked for and do not use may be given to opportunistic jobs as well: the
+node is overcommitted. Decision 0087 states which jobs get it, and how much.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a round decides: grants, placements, actions, and a reason for everyone who waits."""
+"""What a round decides: grants, placements, actions, and a reason for each waiting job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.loan_terms import MarketAction
-from scheduler.core.model.reason_kinds import Tier as Tier  # Who makes a reason finds its tier beside it.
+
+# Code that makes a reason finds its tier beside it.
+from scheduler.core.model.reason_kinds import Tier as Tier
 from scheduler.core.model.reasons import TIERS
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, NodeId
 
@@ -32,7 +34,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """These jobs, so many GPUs, this round. Several jobs share the GPUs in the way `mode` says."""
+    """These jobs get this many GPUs this round. Several jobs share the GPUs in the way that `mode` states."""
 
     jobs: tuple[JobId, ...]
     gpus: int
@@ -53,8 +55,8 @@ class LedgerLine:
 
     #: Such as "bid", "lease", "trade"; docs/ledger.md has them all.
     kind: str
-    #: The tenant, or in the market between virtual clusters the virtual cluster, whose line it is; empty: it
-    #: is about everyone in the view.
+    #: The tenant whose line it is, or in the market between virtual clusters the virtual cluster; empty: it
+    #: is about all in the view.
     party: str = ""
     #: The other side, if there is one.
     counterparty: str = ""
@@ -89,12 +91,12 @@ class Decision:
     queue: tuple[JobId, ...] = ()
     #: What runs and is named in no grant stays as it is (otherwise it is stopped).
     keep_running: bool = False
-    #: Except these: jobs that run and lose their GPUs; of a group that shares them, one stands for all.
+    #: Except these: running jobs that lose their GPUs; one job stands for a group that shares them.
     stops: tuple[JobId, ...] = ()
-    #: By a job that runs on: jobs that wait and get its GPUs beside it. Who finds no room there, or may not
-    #: be on these nodes, waits.
+    #: By a job that runs on: jobs that wait and get its GPUs beside it. A job that finds no room there, or
+    #: may not be on these nodes, waits.
     joins: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
-    #: Jobs that lose the GPUs that they share, and why; those with whom they did run on.
+    #: Jobs that lose the GPUs that they share, and why; the jobs beside them run on.
     leaves: Mapping[JobId, str] = field(default_factory=dict)
     #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
     wake_at: float | None = None
@@ -145,7 +147,7 @@ class Action:
     #: For REGRADE: what the allocation is from now on.
     guaranteed: bool = True
     placement: Placement | None = None
-    #: Its jobs take turns of so many seconds on these GPUs; None: they use them at the same time.
+    #: Its jobs take turns of this many seconds on these GPUs; None: they use them at the same time.
     slice_seconds: float | None = None
     #: As `Running.opportunistic_gpus`, of the placement.
     opportunistic_gpus: int = 0

@@ -5,9 +5,9 @@
     delay:relax_after_seconds=600
     fgd:workload=1:4:70|8:64:30
 
-A name; after a colon parameters, separated by commas; of each its name, "=" and its value. A value is a
-whole number, a decimal number, `true` or `false`, a list of values with "|" between them (behind it, when
-there is only one), or a string.
+A name; after a colon parameters, separated by commas; each parameter is its name, "=" and its value. A value
+is a whole number, a decimal number, `true` or `false`, a list of values with "|" between them (behind it,
+when there is only one), or a string.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ class Reservation:
     virtual_cluster: str = ""
 
     def is_for(self, job: Job) -> bool:
-        """Whether a job has its nodes: it names the reservation, and is of those for whom it was made."""
+        """Whether a job may use its nodes: it names the reservation, and its tenant, user and virtual cluster
+        are allowed.
+        """
         return (
             job.reservation == self.name
             and job.tenant == self.tenant

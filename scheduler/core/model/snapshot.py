@@ -92,7 +92,7 @@ class Node:
     pinned_cell: str = ""
     cpus: float = 0.0
     memory_bytes: int = 0
-    #: Bytes a second of its storage, and bytes of it that stay in its cache; 0: nobody said.
+    #: Bytes a second of its storage, and bytes of it that stay in its cache; 0: not stated.
     storage_bandwidth: float = 0.0
     cache_bytes: int = 0
     version: int = 0
@@ -112,7 +112,7 @@ class Tenant:
     #: The most CPUs and bytes of memory that its jobs hold at once, as they state them; None: any number.
     quota_cpus: float | None = None
     quota_memory_bytes: int | None = None
-    #: Those of its users for whom its admins set limits.
+    #: Users for whom the tenant's admins set limits.
     users: tuple[UserLimits, ...] = ()
     #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
     budget_spent: bool = False
@@ -122,7 +122,7 @@ class Tenant:
 
     @property
     def is_capped(self) -> bool:
-        """Whether its jobs, or those of some user there, may hold so much at once and no more."""
+        """Whether its jobs, or those of some user there, are limited in what they hold at once."""
         return bool(self.quota or self.users) or (self.quota_cpus, self.quota_memory_bytes) != (None, None)
 
     def limits_of(self, user: str) -> UserLimits | None:
@@ -237,7 +237,7 @@ class Job:
     virtual_cluster: str
     submitted_at: float
     tasks: tuple[Task, ...]
-    #: Who submitted it; empty: unknown.
+    #: The user that submitted it; empty: unknown.
     user: str = ""
     #: Jobs of a tenant that name the same search are one app, as in a search for hyper-parameters.
     search: str = ""
@@ -291,10 +291,10 @@ class Job:
     attained_service: Mapping[str, float] = field(default_factory=dict)
     #: How long it is expected to run in all at its own size, by the best source; None: unknown.
     estimate_seconds: float | None = None
-    #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
+    #: Its own steps give that (`pace`), on the fastest model of its throughput; otherwise it was declared.
     measured: bool = False
     #: How long jobs like it ran on average, at their own size (`perf.recurrence`); None: too few have ended,
-    #: or no policy at hand looks at it.
+    #: or no policy reads it.
     usual_seconds: float | None = None
     #: What the job trains (often the name of a network), under which its throughputs are known.
     application: str = ""
@@ -318,7 +318,7 @@ class Job:
     trial: Trial | None = None
     #: For a job that has parts of GPUs: with which jobs it shares them; None: with any.
     sharing: SharingLabels | None = None
-    #: What others of its tenant count it as, and whom it wants near it.
+    #: The tags by which others of its tenant count it, and those it wants near it.
     tags: tuple[str, ...] = ()
     constraints: tuple[TagConstraint, ...] = ()
     data: DataSet | None = None
@@ -386,7 +386,7 @@ class Running:
     gpu_model: str
     #: By task, then replica, in the order of the job's spec: the GPUs of that replica.
     replicas: tuple[tuple[GpuId, ...], ...]
-    #: By replica, where some replica has no GPUs that tell on which node it is; else empty.
+    #: By replica, where some replica has no GPUs to show its node; else empty.
     nodes: tuple[NodeId, ...] = ()
     #: "planned", as stored rounds have it: nominated, the successor on GPUs that are still being released.
     phase: Literal["held", "planned"] = "held"
@@ -399,12 +399,12 @@ class Running:
     speeds: Mapping[JobId, float] = field(default_factory=dict)
     #: Seconds of a turn, in which the other jobs are frozen in place; None: they run at the same time.
     slice_seconds: float | None = None
-    #: So many GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed: they are
-    #: opportunistic, and who reclaims them makes the gang smaller and does not stop it.
+    #: This many of its GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed.
+    #: They are opportunistic: a job that reclaims them makes the gang smaller and does not stop it.
     opportunistic_gpus: int = 0
     #: When those of its jobs came that joined the others; these have the GPUs from the beginning.
     joined: Mapping[JobId, float] = field(default_factory=dict)
-    #: Besides `jobs`, which stay: those that were told to leave them and are still there.
+    #: Besides `jobs`, which stay: those that have to leave them and are still there.
     leaving: tuple[JobId, ...] = ()
 
     def since_of(self, job: JobId) -> float:
@@ -413,7 +413,7 @@ class Running:
 
     @property
     def base(self) -> Running:
-        """What of it counts against the guarantee of its virtual cluster; it all, as a rule."""
+        """The part that counts against the guarantee of its virtual cluster; all of it, as a rule."""
         if not self.opportunistic_gpus:
             return self
         kept = len(self.replicas) - self._surplus_replicas
@@ -421,7 +421,7 @@ class Running:
 
     @property
     def surplus(self) -> Running | None:
-        """What of it is opportunistic, under the negative of its number; None: nothing."""
+        """The part that is opportunistic, under the negative of its number; None: nothing."""
         if not self.opportunistic_gpus:
             return None
         kept = len(self.replicas) - self._surplus_replicas

@@ -1,4 +1,4 @@
-"""How many of whom a service wants near it, by tags: affinity, anti-affinity and cardinality (Medea)."""
+"""How many others a service wants near it, by tags: affinity, anti-affinity and cardinality (Medea)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TagConstraint:
     weight: float | None = None
 
     def extent(self, seen: int) -> float:
-        """Return how far so many others are from what is asked, relative to it; 0: satisfied."""
+        """Return how far `seen` others are from what is asked, relative to it; 0: satisfied."""
         if seen < self.least:
             return (self.least - seen) / self.least
         return 0.0 if self.most is None else max(0, seen - self.most) / max(1, self.most)

@@ -13,7 +13,7 @@ class TaskKind:
 
     gpus: int
     cpus: float = 0.0
-    #: Of each GPU, in thousandths.
+    #: The share of each GPU, in thousandths.
     share: int = WHOLE_GPU
     #: Models that their jobs accept; empty: any.
     gpu_models: tuple[str, ...] = ()

@@ -1,20 +1,20 @@
-"""What is missing in a row of throughputs, told by rows of other job classes.
+"""What is missing in a row of throughputs, estimated from rows of other job classes.
 
 The method is that of Gavel's throughput estimator (OSDI'20), with the rank, regulariser and distance of its
 published code: complete the rows by regularised low-rank factors, then take the reference nearest by cosine.
 Gavel completes throughputs beside partners; here it is throughputs by GPU model and size of the gang.
 Exactly:
 
-1. Reference rows are divided by their largest value. Factors of rank 10 at most are fitted to the known
-   cells by alternating ridge regression (regulariser 0.01), beginning with the singular vectors of the rows
-   with their gaps filled by the column's mean; unknown cells come from the factors, clipped to [0, 1].
+1. Reference rows are divided by their largest value. Factors of rank 10 at most are fitted to the known cells
+   by alternating ridge regression (regulariser 0.01), beginning with the singular vectors of the rows with
+   their gaps filled by the column's mean; unknown cells come from the factors, clipped to [0, 1].
 2. The new row, divided by its largest known value, is folded in: one ridge regression on the columns'
-   factors. Gavel refits everything with each new row; here the factors depend on the references only, so
-   that they serve thousands of rows.
+   factors. Gavel refits everything with each new row; here the factors depend on the references only, so that
+   they serve thousands of rows.
 3. The reference whose completed row has the smallest angle to the completed new row is taken (the first, of
    several), scaled to the new row by the geometric mean of their ratios over the cells known of the new row.
 
-All values are positive: a 0 ("does not run there") says nothing about other job classes and is left out.
+All values are positive: a 0 ("does not run there") does not inform about other job classes and is left out.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ class LossCurve:
     family: Family
     limit: float
     unit: float
-    #: Of the polynomial 1 / (loss - limit), or of the line log(loss - limit): the constant first.
+    #: The coefficients of the polynomial 1 / (loss - limit), or of the line log(loss - limit): the constant
+    #: first.
     coefficients: tuple[float, ...]
 
     def at(self, step: float) -> float:

@@ -4,9 +4,10 @@ For a gang of g GPUs of a job class, near and alone, on each model that is asked
 
 1. What is on record for this very size, or declared for the job at hand, in the order of `throughput`.
 2. Otherwise an estimate from the job class's other cells (model x size, of any source above) and the
-   reference job classes: all others of which two models are on record at one size, whoever's they are; who
-   they are is told to nobody (`completion`). What others declare is only their word, and left out. It also
-   tells sizes that were never measured, as far as references tell them.
+   reference job classes. These are all other classes with two models on record at one size, whichever
+   tenant's they are; which ones they are is never shown (`completion`). What others declare is only their
+   word, and left out. The estimate also covers sizes that were never measured, as far as references have
+   them.
 3. Otherwise the nearest size at which this model is known or estimated (by ratio; the smaller of two as
    near), in proportion to the number of GPUs.
 4. Otherwise the slowest of what 1 knows (else of what 2 and 3 estimate, else of all that is known, in

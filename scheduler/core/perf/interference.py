@@ -1,13 +1,14 @@
-"""How fast a job will be beside another on the same GPUs, where nobody measured the two: a regression tree.
+"""How fast a job will be beside another on the same GPUs, for pairs that were not measured: a regression
+tree.
 
 Q. Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler for Deep Learning Training Jobs",
-ASPLOS 2023, section 3.3, fits a tree on measured pairs to tell by the profile of one job how much it is in
-others' way. Ours asks about both of a pair and tells the speed of one of them, relative to having the GPUs
-alone. It is the tree of Breiman et al. (CART): the question that leaves least variance, to a depth of
-`DEPTH`, with at least `LEAST_SAMPLES` speeds behind every answer, so that people can read all of it
+ASPLOS 2023, section 3.3, fits a tree on measured pairs, which predicts from the profile of one job how much
+it slows others down. Ours asks about both jobs of a pair and predicts the speed of one of them, relative to
+having the GPUs alone. It is the tree of Breiman et al. (CART): the question that leaves least variance, to a
+depth of `DEPTH`, with at least `LEAST_SAMPLES` speeds behind every answer, so that people can read all of it
 (`rules_of`).
 
-A figure that is not known of a pair goes where most of those went of which it was known.
+If a figure of a pair is unknown, the pair takes the branch that most pairs took whose figure was known.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ FIGURES: Mapping[str, str] = {
 _GIB = 2**30
 DEPTH = 4
 LEAST_SAMPLES = 10
-#: Fewer measured pairs tell nothing of others.
+#: Fewer measured pairs do not predict others.
 LEAST_PAIRS = 20
 FOLDS = 5
 
 
 class MeasuredPair(NamedTuple):
-    """A pair that was measured: who, what each makes of GPUs alone, how fast each is beside the other."""
+    """A pair that was measured: the two, what each makes of GPUs alone, how fast each is beside the other."""
 
     applications: tuple[str, str]
     profiles: tuple[Profile, Profile]
@@ -68,7 +69,7 @@ class Predictor:
     """A tree with what is known of its worth."""
 
     tree: tuple[Branch, ...]
-    #: So many pairs of applications it was fitted on.
+    #: The number of pairs of applications that it was fitted on.
     pairs: int
     #: Mean difference between speeds predicted and measured, of pairs that a tree was not fitted on.
     error: float
@@ -219,7 +220,7 @@ def _tree(figures: Floats, speeds: Floats) -> tuple[Branch, ...]:
 
 
 def _best_split(figures: Floats, speeds: Floats) -> tuple[int, float] | None:
-    """Return the column and the bound that leave least variance; None: nothing tells these apart."""
+    """Return the column and the bound that leave least variance; None: nothing separates these."""
     best: tuple[int, float] | None = None
     most = 1e-9
     for column in range(figures.shape[1]):
@@ -235,7 +236,7 @@ def _best_split(figures: Floats, speeds: Floats) -> tuple[int, float] | None:
             continue
         sums = np.cumsum(ordered)
         left, total = sums[places - 1], sums[-1]
-        # By so much the squared differences from the mean become less.
+        # How much smaller the squared differences from the mean become.
         gains = left**2 / places + (total - left) ** 2 / (count - places) - total**2 / count
         place = int(np.argmax(gains))
         if gains[place] > most:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import floor, fsum, sqrt
 from typing import TypeAlias
 
-#: Samples that are looked at, and those that a job has when it is no longer new.
+#: The most samples that are read, and those that a job has when it is no longer new.
 HISTORY = 60
 WARM_UP = 10
 #: Standard deviations of N-sigma, percentile of RC-like, and the part that borg-default takes.
@@ -54,7 +54,7 @@ Predictor: TypeAlias = Callable[[Sequence[JobUse]], float]
 
 
 def borg_default(jobs: Sequence[JobUse]) -> float:
-    """Return a fixed part of what they ask for: a baseline that looks at no sample."""
+    """Return a fixed part of what they ask for: a baseline that reads no sample."""
     return BORG_PART * fsum([job.request for job in jobs])
 
 

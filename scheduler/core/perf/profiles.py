@@ -24,10 +24,10 @@ from scheduler.core.model.training import Profile
 STAGES = ("storage_seconds", "gpu_seconds", "network_seconds")
 #: How much the newest line, minute or job counts.
 NEWEST_PART = 0.3
-#: What an attempt does at first does not count: it loads and compiles. Devices tell of whole minutes then.
+#: What an attempt does at first does not count: it loads and compiles. Devices report whole minutes then.
 WARM_UP_SECONDS = 60.0
 MINUTE_SECONDS = 60.0
-#: After so long at the latest a minute is over that counts.
+#: After this long at the latest a minute that counts is over.
 TOLD_AFTER_SECONDS = WARM_UP_SECONDS + 2 * MINUTE_SECONDS
 #: No stage takes longer.
 SECONDS_MOST = 1e6
@@ -37,7 +37,7 @@ MEMORY_MOST = 2**50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A progress line: of which attempt, and what it says. `is_alone`: nobody shared its GPUs."""
+    """A progress line: its attempt, and what it states. `is_alone`: no other job shared its GPUs."""
 
     attempt: int
     sequence: int
@@ -85,7 +85,7 @@ def told_at(running_at: float) -> float:
 def measured_profile(
     utilisation_percent: float | None, memory_utilisation_percent: float | None, memory_bytes: float | None
 ) -> Profile:
-    """Return what devices told; a figure that makes no sense is left out."""
+    """Return what devices reported; a figure that makes no sense is left out."""
 
     def part(percent: float | None) -> float | None:
         return percent / 100 if percent is not None and 0 <= percent <= 100 else None
@@ -121,7 +121,9 @@ def stored_profile(values: Mapping[str, Any]) -> Profile:
 
 
 def first_known(profiles: Iterable[Profile | None]) -> Profile | None:
-    """Return each figure by the first that knows it: the job itself, then its like; None if nobody does."""
+    """Return each figure from the first profile that has it: the job's own, then those like it; None if none
+    does.
+    """
     known = [profile for profile in profiles if profile is not None]
     found = Profile(
         utilisation=next((one.utilisation for one in known if one.utilisation is not None), None),
@@ -147,7 +149,7 @@ def _moved(known: float, newest: float) -> float:
 
 def _stages_of(values: Mapping[str, float]) -> tuple[float, float, float] | None:
     storage, gpu, network = [values.get(name, math.nan) for name in STAGES]
-    # A comparison with what is no number fails.
+    # A comparison with NaN fails.
     if not all(0 <= seconds <= SECONDS_MOST for seconds in (storage, gpu, network)):
         return None
     return (storage, gpu, network) if storage + gpu + network > 0 else None

@@ -4,17 +4,16 @@ Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Sc
 Clusters" (PAI), NSDI 2022, section 5.2 (from memory): most jobs recur, and the jobs of one group (the same
 program of the same user) run for about as long. A job is compared with the jobs of its user that train the
 same and have as many GPUs; if fewer than `FEWEST` of these have ended, with those that train the same, then
-with all of its user. Nobody is compared with the jobs of others. The estimate is the mean of the latest: to
-start the jobs with the least expected run time first is what makes the mean wait least. What is not the
-paper's:
+with all of its user. A job is never compared with the jobs of other users. The estimate is the mean of the
+latest: the mean wait is shortest when the jobs with the least expected run time start first. Deviations:
 
 - The paper fits regression trees on these features; the simulator published with it has means, as here.
 - A group there is a tag made of the program's name, its arguments and what it asks for. Here it is the
   application that a job states, else its name.
 - Only the latest `LATEST` of a kind count, so that what changed is forgotten.
 
-The error is how far off estimates were that were made before their jobs ended: the median of
-|estimate - truth| as a part of the truth.
+The error is how far off estimates were that were made before their jobs ended: the median of |estimate -
+truth| as a part of the truth.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ SIZE, APPLICATION, USER = "size", "application", "user"
 LEVELS = (SIZE, APPLICATION, USER)
 #: Fewer jobs than this say nothing of the next one.
 FEWEST = 2
-#: So many of each kind count.
+#: This many of each kind count.
 LATEST = 20
 
 
 class Like(NamedTuple):
-    """What decides whom a job is like."""
+    """What decides which jobs are like a job."""
 
     tenant: str
     user: str
@@ -48,7 +47,7 @@ class Usual(NamedTuple):
     seconds: float
     #: One of `LEVELS`.
     by: str
-    #: So many ended.
+    #: How many ended.
     jobs: int
     #: As a part of the truth; None: no estimate of this kind was ever compared with what came.
     error: float | None
@@ -85,7 +84,7 @@ class Recurrence:
         return None
 
     def ended(self, like: Like, seconds: float) -> None:
-        """Note a job that ended after so many seconds of its own gang in all; none at all say nothing."""
+        """Note a job that ended after `seconds` of its own gang in all; 0 seconds count for nothing."""
         if not 0 < seconds < float("inf"):
             return
         foretold = self.usual(like)

@@ -1,6 +1,6 @@
 """Tables of throughputs as text: read with every wrong line named, and written so that they are read back.
 
-Two layouts, told apart by their content, both as `scheduler.simulation.throughputs` reads them too:
+Two layouts, distinguished by their content, both as `scheduler.simulation.throughputs` reads them too:
 
 - Our CSV: application, gpus, gpu_model, rate and, where measured, nodes (more than 1: spread) or other (the
   applications that share the GPUs, up to three, with a plus between them). Further columns are ignored.
@@ -8,8 +8,8 @@ Two layouts, told apart by their content, both as `scheduler.simulation.throughp
   type and gang size -> rate alone ("null") and rates beside others, [its own, the other's].
 
 Rates are in samples (or steps) a second of the gang, beside a partner too; what is kept of the latter is
-relative to the rate alone in the same table, and a gain counts as 1. What is no name of an application is
-made one: "LM (batch size 5)" becomes LM-batch-size-5.
+relative to the rate alone in the same table, and a gain counts as 1. A text that is not a valid name of an
+application is made one: "LM (batch size 5)" becomes LM-batch-size-5.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One throughput: how fast a job class is in one setting, who says so, and how far that can be trusted.
+"""One throughput: how fast a job class is in one setting, the source, and how far that can be trusted.
 
-A *job class* is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
-GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside partners that share all
-its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of the whole
-gang; beside partners it is relative to being alone within the same limit, 1 at most. A throughput of 0 means
-that the job class does not run there.
+A *job class* is a tenant's application. A *setting* is where a gang of it runs, and with which partners: GPU
+model, GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside partners that
+share all its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of
+the whole gang; beside partners it is relative to being alone within the same limit, 1 at most. A throughput
+of 0 means that the job class does not run there.
 
-Where several know, the first of these stands:
+Where there are several sources, the first of these stands:
 
 1. corrected: a person said so, and is named;
 2. measured, by at least `ENOUGH_SAMPLES` windows;
@@ -16,9 +16,9 @@ Where several know, the first of these stands:
 6. assumed: as slow as the slowest of what is known. Where nothing at all is known, nothing is stated, and the
    job counts as equally fast on every model (`core.building_blocks.run_time`).
 
-Confidence is 1 for a correction, 0.5 for a declaration, 0 for an assumption; of a measurement it is
+Confidence is 1 for a correction, 0.5 for a declaration and 0 for an assumption. For a measurement it is
 n/(n+2) / (1 + deviation/average), n being the windows: 0.33 for one, 0.6 for three that agree, 0.9 for
-eighteen; of an estimate see `estimator`.
+eighteen. `estimator` defines it for an estimate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 
-#: From so many windows on, a measurement overrules what the user declared.
+#: From this many windows on, a measurement overrules what the user declared.
 ENOUGH_SAMPLES = 3
 #: How much the newest window counts, as Gavel's scheduler has it on a real cluster.
 ALPHA = 0.5
@@ -39,7 +39,7 @@ ALPHA = 0.5
 HIGHEST = 1e12
 #: No two GPU models differ by more.
 LARGEST_RATIO = 1e6
-#: Of what a user declared.
+#: The confidence of what a user declared.
 DECLARED_CONFIDENCE = 0.5
 #: Gangs whose speeds together are measured, at most: as many as Muri groups.
 MOST_TOGETHER = 4
@@ -50,7 +50,7 @@ WINDOW_SECONDS = 60.0
 
 
 class Source(StrEnum):
-    """Who says how fast it is, the one to be believed first."""
+    """The source of a throughput, the one to be believed first."""
 
     CORRECTED = "corrected"
     MEASURED = "measured"
@@ -72,7 +72,7 @@ def job_class_of(tenant: str, application: str, job_name: str) -> JobClass:
 
 
 class Setting(NamedTuple):
-    """Where and beside whom a gang runs."""
+    """Where a gang runs, and with which partners."""
 
     gpu_model: str
     gpus: int

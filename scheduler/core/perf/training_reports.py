@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.model.training import Regime, Training
 
-#: More of them a job does not use: what is told of others counts for the one before.
+#: A job uses no more of them: reports of further batch sizes count for the one before.
 MOST_BATCH_SIZES = 32
 #: Values above make no sense.
 MOST_EPOCHS, LARGEST_BATCH_SIZE = 1e9, 2**31
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizeEpochs:
-    """Of one batch size: epochs done, and by GPU model (epochs, seconds) that were timed."""
+    """The epochs done with one batch size, and by GPU model (epochs, seconds) that were timed."""
 
     epochs: float = 0.0
     timed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class BatchSizeEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingReport:
-    """What is known after a line. `epochs` is 0 and `batch_size` is 0 until told."""
+    """What is known after a line. `epochs` is 0 and `batch_size` is 0 until reported."""
 
     attempt: int = 0
     sequence: int = 0

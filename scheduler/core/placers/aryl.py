@@ -3,12 +3,12 @@
 J. Li et al., "Aryl: An Elastic Cluster Scheduler for Deep Learning", arXiv 2202.07896 (Lyra, EuroSys'23),
 placement: a lent node goes back on demand. Then a flexible worker, one beyond the fewest of an elastic gang,
 is given up and the gang goes on, while a gang whose base demand is hit stops. So base demands (all of a gang
-of fixed size) go to own nodes first, flexible workers to lent ones, and on lent nodes the two are kept
-apart. Within that it is best fit: few nodes, near to each other, the tightest fit. Deviations:
+of fixed size) go to own nodes first, flexible workers to lent ones, and on lent nodes the two are kept apart.
+Within that it is best fit: few nodes, near to each other, the tightest fit. Deviations:
 
-- Opportunistic gangs of fixed size rather use lent nodes: own ones may be reclaimed from them at any time.
+- Opportunistic gangs of fixed size prefer lent nodes: own ones may be reclaimed from them at any time.
 - Gangs that must be inside one level of the topology are placed whole, as base demands.
-- It says where new work goes, in each round for what is granted then; nobody is moved to be apart.
+- It only chooses where new work goes, in each round for what is granted then; no job is moved to be apart.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ArylPlacer:
 
 
 class _Chooser:
-    """Chooses nodes where nobody is disturbed."""
+    """Chooses nodes where no job is disturbed."""
 
     def __init__(self, view: View, cluster: Cluster) -> None:
         self._prefers_lent = not view.guaranteed

@@ -3,9 +3,9 @@
 A baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
 Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator (`BestFit`): what a task would
 leave of CPUs and GPUs, each as a part of what the largest node has, half each; points from 0 to 100,
-truncated; a part goes to the first GPU with the least left that suffices. Deviations: ties go to the
-earliest node in the topology, where theirs has a random order; the largest node is that of this cluster;
-CPUs that nobody counted are left out; the whole GPUs of one gang on one node are one task.
+truncated; a part goes to the first GPU with the least left that suffices. Deviations: ties go to the earliest
+node in the topology, where theirs has a random order; the largest node is that of this cluster; CPUs whose
+number is not stated are left out; the whole GPUs of one gang on one node are one task.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """Delay scheduling for locality: a gang waits for GPUs close together and asks for less as time passes.
 
 Philly's scheduler as M. Jeon et al. describe it, "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN
-Training Workloads", USENIX ATC 2019, section 2.3: a gang is first tried on as few servers as possible,
-then, after a number of tries, inside one RDMA domain (a rack here), at last anywhere. Meanwhile gangs that
-were submitted later may start in its place; the paper found that this out-of-order start hardly hurts large
-gangs. Deviations:
+Training Workloads", USENIX ATC 2019, section 2.3: a gang is first tried on as few servers as possible, then,
+after a number of tries, inside one RDMA domain (a rack here), at last anywhere. Meanwhile gangs that were
+submitted later may start in its place; the paper found that this out-of-order start hardly hurts large gangs.
+Deviations:
 
-- Patience is a time, `relax_after_seconds` for each level, not a number of tries; the paper names no
-  number.
+- Patience is a time, `relax_after_seconds` for each level, not a number of tries; the paper names no number.
 - A level that no idle cluster could satisfy is not waited for: a gang larger than a node begins with the
   rack.
 - A guaranteed gang that opportunistic jobs keep from a close place reclaims it, as it would any other.
-- The paper counts from the last try. We count from when the gang was submitted or last became eligible
-  (after a failure's back-off); the snapshot does not say when a gang was preempted, so that one is not made
-  to wait anew.
+- The paper counts from the last try. We count from when the gang was submitted or last became eligible (after
+  a failure's back-off); the snapshot does not say when a gang was preempted, so a preempted gang does not
+  wait again.
 """
 
 from __future__ import annotations

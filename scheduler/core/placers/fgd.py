@@ -6,15 +6,15 @@ the measure and the authors' score; tasks of published lists go where the replay
 (`tests/simulation/reproduction/openb/test_placers.py`). Deviations:
 
 - The target workload, replica by replica (the kinds that make up 95 % of all, as in the paper): what is given
-  as a parameter; else what jobs of the last days asked for, where somebody counted it (`Snapshot.workload`; a
+  as a parameter; else what jobs of the last days asked for, where it was counted (`Snapshot.workload`; a
   platform does); else the jobs of the view, those that run and those that wait.
 - A gang's replicas are placed one after another, each as a task of its own, and scores are summed to choose
-  among models and racks; where whole GPUs of a gang are on one node, they are one task. The paper knows no
+  among models and racks; where whole GPUs of a gang are on one node, they are one task. The paper has no
   gangs.
 - Ties go to the earliest node in the order of the topology, where the paper's simulator has a fixed random
   order.
 - A job's order of preference among models decides only between equal scores.
-- Labels and memory of devices say which GPUs will do for a part; the measure does not look at them.
+- Labels and memory of devices determine which GPUs will do for a part; the measure ignores them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Long-running services as a batch: all new jobs with tags are laid out together, to meet most constraints.
 
 P. Garefalakis et al., "Medea: Scheduling of Long Running Applications in Shared Production Clusters",
-EuroSys'18: who must be near one another can only start together, and one by one the first takes what the next
-ones need. `fitting.long_running` states the problem and how it is solved. Deviations:
+EuroSys'18: jobs that must be near one another can only start together, and one by one the first takes what
+the next ones need. `fitting.long_running` states the problem and how it is solved. Deviations:
 
 - Medea has two schedulers, whose placements may collide, and a batch at intervals; here a batch is what one
   view is granted in a round, and what has no tags is placed after it as by `consolidate`.

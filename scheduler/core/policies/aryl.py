@@ -2,21 +2,21 @@
 
 J. Li et al., "Aryl: An Elastic Cluster Scheduler for Deep Learning", arXiv 2202.07896 (Lyra, EuroSys'23),
 elastic scaling. A job has a base demand, all its GPUs or the fewest of an elastic one; elastic jobs may have
-extra workers beyond it. Bases are served by the shortest remaining time, as many as fit, and nobody loses its
-base. The GPUs left over go to extra workers by a multiple-choice knapsack: of each job one number of extra
-workers, which weighs their GPUs and is worth by how much sooner the job ends; the weights come to no more
-than what is left, their worth is the most there is. Deviations:
+extra workers beyond it. Bases are served by the shortest remaining time, as many as fit, and no job loses its
+base. The GPUs left over go to extra workers by a multiple-choice knapsack. It chooses one number of extra
+workers for each job; its weight is their GPUs, and its worth is the time by which the job ends sooner. The
+weights sum to at most what is left, and the worth is maximal. Deviations:
 
-- The paper divides extra workers anew in each epoch. Here a job whose base waits gets it in the round in
-  which it comes, and extra workers are taken back for it then; only what grows waits for the epoch, since to
-  grow is to start anew from a checkpoint.
+- The paper divides extra workers again in each epoch. Here a job whose base waits gets it in the round in
+  which it comes, and extra workers are taken back for it then; only growth waits for the epoch, since a gang
+  that grows starts again from a checkpoint.
 - Extra workers take idle GPUs only, never those of opportunistic jobs, and there is a knapsack for each GPU
   model: a gang stays on the model that it has.
-- A job's progress is in proportion to its GPUs, as in the paper, whatever was measured of it; what remains is
-  what `run_time` expects on the model that it has, of one that waits on the fastest for it that there is.
+- A job's progress is in proportion to its GPUs, as in the paper, whatever was measured. Its remaining time is
+  what `run_time` expects on the model that it has, or, while it waits, on the fastest model for it.
 - Priority of our jobs comes before the remaining time.
-- Servers lent by an inference cluster, and where flexible workers are placed because of them, are not the
-  policy's: `serving_pools` and the placer of the same name are for that.
+- Servers lent by an inference cluster, and where flexible workers are placed because of them, are not part of
+  the policy but of `serving_pools` and the placer of the same name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Aryl:
     #: It decides how large elastic gangs are.
     resizes: ClassVar[bool] = True
 
-    #: How often extra workers are divided anew.
+    #: How often extra workers are divided again.
     epoch_seconds: float = 300.0
 
     def __post_init__(self) -> None:

@@ -38,7 +38,7 @@ class Drf:
 
     #: Of jobs that are alike the earlier starts first, and those without room change nothing.
     by_arrival: ClassVar[bool] = True
-    #: Nobody stops, moves or shares GPUs for one that starts.
+    #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
     def allocate(self, view: View, memory: Memory) -> Decision:

@@ -3,17 +3,18 @@
 Weighted max-min fairness over tenants, with a memory that fades, after the fair-share factor of Slurm's
 multifactor priority (half-life decay of usage) and the Fair Scheduler of Hadoop (what is held now; preemption
 after a while). A tenant stands at (GPUs it held on average lately + GPUs it holds now) / its weight. The
-average is exponential with the half-life; gangs go one by one to whoever stands lowest. What we chose:
+average is exponential with the half-life. Each next gang is one of the tenant that stands lowest. What we
+chose:
 
-- Slurm looks at the past only, Hadoop at the present only. Here both count alike, in GPUs: with a half-life
-  of 0 the rule is Hadoop's, and with a long one a tenant pays back what it used while others were away.
+- Slurm counts the past only, Hadoop the present only. Here both count alike, in GPUs: with a half-life of 0
+  the rule is Hadoop's, and with a long one a tenant pays back what it used while others were away.
 - GPUs of all models count alike; usage is what was granted, from round to round. Where the memory of it is
-  lost, the average begins anew from what the running jobs have held so far.
+  lost, the average starts again from what the running jobs have held so far.
 - Within a tenant: higher priority first, then earlier submission. Priority does not count across tenants,
   where the weights do.
 - With `preemptive`, tenants are filled up as if nothing ran, a tenant's running jobs before its waiting ones
-  of the same priority; whoever then has no place stops, but no job before it has run for a minimum time. A
-  gang that does not fit counts for its tenant in that order all the same.
+  of the same priority; a job that then has no place stops, but never before it has run for a minimum time. A
+  gang that does not fit still counts for its tenant in that order.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Fair:
 
     @property
     def only_starts(self) -> bool:
-        """Whether nobody stops for one that starts."""
+        """Whether no job stops for one that starts."""
         return not self.preemptive
 
     def allocate(self, view: View, memory: Memory) -> Decision:
@@ -120,7 +121,7 @@ class _Usage:
         return self.standing_with(tenant, self._holds.get(tenant, 0.0))
 
     def standing_with(self, tenant: str, gpus: float) -> float:
-        """Return where the tenant would stand if it held so many GPUs; one of weight 0 comes last."""
+        """Return where the tenant would stand if it held `gpus` GPUs; one of weight 0 comes last."""
         weight = self._weights[tenant]
         return (self._average.get(tenant, 0.0) + gpus) / weight if weight > 0 else float("inf")
 
@@ -186,5 +187,5 @@ class _Usage:
         return average
 
     def _kept(self, seconds: float) -> float:
-        """Return the part of an average that is left after so many seconds."""
+        """Return the part of an average that is left after `seconds`."""
         return float(0.5 ** (max(0.0, seconds) / self._half_life))

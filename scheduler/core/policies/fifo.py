@@ -32,7 +32,7 @@ class Fifo:
 
     #: Of jobs that are alike the earlier starts first, and those without room change nothing.
     by_arrival: ClassVar[bool] = True
-    #: Nobody stops, moves or shares GPUs for one that starts.
+    #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
     backfill: bool = True
@@ -56,7 +56,8 @@ class Fifo:
             if reservation is None:
                 refused = waiting[1:]
             else:
-                # What is known of who runs changes then, and at no other instant at which nothing happens.
+                # What is known of the running jobs changes then, and at no other instant at which nothing
+                # happens.
                 wake_at = view.ends.next_after(view.now)
                 stands_until = _stands_until(view, reservation, wake_at)
                 started = len(line.grants)
@@ -119,12 +120,13 @@ class _Line:
         """Start the jobs behind the head that fit without delaying it; yield those that would delay it.
 
         Whole kinds of jobs are passed over at once: the capacity only shrinks, so that what did not fit will
-        not fit. What delayed the reservation where it was found a place may be found another one after later
-        starts. It is looked at again, so that the next round, should one happen, finds nothing to start.
+        not fit. A job that delayed the reservation where it was found a place may be found another one after
+        later starts. It is considered again, so that the next round, should one happen, finds nothing to
+        start.
         """
         jobs, started = self.view.jobs, len(self.grants)
-        #: By shape that did not fit: whose turn it was. By shape that would delay the head: its rows, and the
-        #: place of the first.
+        #: By shape that did not fit: the place in line where it did not. By shape that would delay the head:
+        #: its rows, and the place of the first.
         misfits: dict[object, Rank] = {}
         breakers: dict[object, list[tuple[Row, int]]] = {}
         line = self._rows_behind(head) if self._is_anything_left() else []

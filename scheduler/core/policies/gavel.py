@@ -2,30 +2,29 @@
 
 D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee and M. Zaharia, "Heterogeneity-Aware Cluster
 Scheduling Policies for Deep Learning Workloads", OSDI 2020. Every `objective` (sections 4.1 to 4.4) is a
-mathematical program over the same shares of time (`core.solvers`, which says where its programs
-depart from the published code); shares become rounds by a mechanism that does not know the objective (section
-5, `building_blocks.time_shares`). Without `aware` every model counts as equally fast: the paper's baseline.
+mathematical program over the same shares of time (`core.solvers`, which lists where its programs depart from
+the published code). A mechanism that does not know the objective turns shares into rounds (section 5,
+`building_blocks.time_shares`). Without `aware` every model counts as equally fast: the paper's baseline.
 
 What is the paper's: targets by model, also for two jobs on the same GPUs (`sharing`); rounds of
-`lease_seconds`, six minutes unless told otherwise; who is furthest behind its target goes first; gangs whole;
-a lease on the same model is extended on the same GPUs. What is not:
+`lease_seconds`, six minutes by default; the job that is furthest behind its target goes first; gangs whole; a
+lease on the same model is extended on the same GPUs. What is not:
 
-- Shares are decided anew at the end of a lease, when jobs, GPUs or speeds changed, and not more often than
-  every `interval_seconds`; so is it in the published code, where that is 1,920 s. Debts are carried over
-  then.
-- A job that arrives in between starts on idle GPUs at once, as does whoever waits when GPUs come free within
-  a lease. In the code such a job gets nothing until shares are decided anew, and idle GPUs wait for the
+- Shares are decided again at the end of a lease, when jobs, GPUs or speeds changed, at most once in
+  `interval_seconds`, as in the published code, where that is 1,920 s. Debts are carried over then.
+- A job that arrives in between starts on idle GPUs at once, as does a waiting job when GPUs come free within
+  a lease. In the code such a job gets nothing until shares are decided again, and idle GPUs wait for the
   round.
-- What a preemption costs a job counts, where it is known (`Job.preemption_cost_seconds`): who runs keeps its
-  place until another is owed more by so much that the cost is `overhead` of that time, ten leases at most. In
-  the paper moves are free but for the lease that is extended; where jobs have shares of all models, as an
-  agnostic policy gives them, hardly a lease is.
-- Nobody shares in a view with jobs that never do (`co_location`).
+- What a preemption costs a job counts, where it is known (`Job.preemption_cost_seconds`): a running job keeps
+  its place until another is owed so much more that the cost is `overhead` of that time, ten leases at most.
+  In the paper moves are free but for the lease that is extended. Hardly a lease is extended where jobs have
+  shares of all models, as an agnostic policy gives them.
+- No job shares in a view with jobs that never do (`co_location`).
 - Left-over GPUs go to jobs by what these gain (`time_shares.time_slices`), not model by model.
 - Jobs of equal deficit go in the order of their shares and of submission; nothing is random, except that an
   agnostic policy takes the models in random order for what is left over, as the code does.
-- Priority is weight: a job of priority p counts p + 1 times. Objectives that look at no weights (`WEIGHTED`
-  has those that do) instead let the higher priority go first in each lease.
+- Priority is weight: a job of priority p counts p + 1 times. Objectives that ignore weights (`WEIGHTED` has
+  those that do not) instead let the higher priority go first in each lease.
 - Members' weights are those of entities in the hierarchical objectives, and of each of their jobs in others.
 - `profiling` is the part of the view's GPUs that may be used at a time to let one job of a job class run on a
   model on which its speed is only estimated. The paper's estimator learns pairs only; speeds alone come from
@@ -62,7 +61,7 @@ HIERARCHICAL = ("hierarchical", "hierarchical_fifo")
 class Gavel:
     """Shares of time on each GPU model by an objective, in rounds of leases."""
 
-    #: Who waits has its turn in a later lease, though jobs neither come nor go.
+    #: A waiting job has its turn in a later lease, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It means each job to have a share of each GPU model, and remembers which.
     has_targets: ClassVar[bool] = True
@@ -77,12 +76,12 @@ class Gavel:
     parts: int = 1
     #: How long GPUs are given at a time.
     lease_seconds: float = 360.0
-    #: Shares are not decided anew more often than this.
+    #: Shares are decided again no more often than this.
     interval_seconds: float = 360.0
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.1
-    #: What a preemption may cost, as a part of the time that a job runs at a stretch: so long it is left in
-    #: its place. With 0 only what is owed counts, as in the paper.
+    #: What a preemption may cost, as a part of the time that a job runs at a stretch: it is left in its place
+    #: for that time. With 0 only what is owed counts, as in the paper.
     overhead: float = 0.05
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""

@@ -1,23 +1,23 @@
-"""IADeep: first in, first out; who finds no idle GPUs starts where it is predicted to interfere least.
+"""IADeep: first in, first out; a job that finds no idle GPUs starts where it is predicted to interfere least.
 
 W. Chen, Z. Mo, H. Xu, K. Ye and C. Xu, "Interference-aware Multiplexing for Deep Learning in GPU Clusters: A
 Middleware Approach", SC 2023, with its published scheduler (buzy-coder/IADeep). Tasks arrive online; each
-gets an idle GPU if there is one, else, of those that have room for it, the one on which the interference of
-all that are there then is predicted to be least. Interference of jobs that share GPUs is the sum of how much
-longer each one's iterations take than alone: (together - alone) / alone. What was measured of jobs beside
-each other is recorded, and predicts for the next ones. What is not the paper's:
+gets an idle GPU if there is one. Else it gets the GPU with room for it on which the predicted interference of
+all tasks there is then least. Interference of jobs that share GPUs is the sum of how much longer each one's
+iterations take than alone: (together - alone) / alone. Measurements of jobs beside each other are recorded,
+and predict for the next ones. Deviations:
 
 - A job goes with others that start in the same round, or joins a group that runs; nothing is preempted.
 - The published scheduler knows sets of jobs and predicts others by a random forest; until it has enough
   records of sets it takes what it does not know for no interference at all. Ours knows pairs: a job beside
-  several is as fast as the product of its speeds beside each. A pair that nobody measured is predicted by the
-  stages of the two (Muri), else by how busy each keeps the device and its memory alone: what would be busy
-  for more than all of the time stretches both. Without profiles there is no sharing.
+  several is as fast as the product of its speeds beside each. A pair that was not measured is predicted from
+  the stages of the two (Muri), else from how busy each keeps the device and its memory alone: a resource that
+  would be busy for more than all of the time slows both down. Without profiles there is no sharing.
 - Its limits on how busy a GPU is (and `tuning`, one change at a time) are one limit on what a job may add:
   `most_interference`. Two jobs that take turns come to 2.
-- Its local coordinator tunes the batch sizes of jobs that share. Here only jobs do that themselves.
-- Only jobs that ask for the same share, elastic ones and trial runs never. Of memory only what is known is
-  checked, and the switch of virtual clusters binds (`co_location`). Priority comes before all else.
+- Its local coordinator tunes the batch sizes of jobs that share. Here jobs do that themselves.
+- Only jobs that ask for the same share; elastic ones and trial runs never do. Memory is checked as far as it
+  is known, and the switch of virtual clusters binds (`co_location`). Priority comes before all else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.perf.interleaving import speed_in_group
 
-#: So many groups of jobs that ask for the same are looked at, and so many of those that wait.
+#: At most this many groups of jobs that ask for the same are considered, and at most this many that wait.
 GROUPS_MOST, LINE_MOST = 100, 200
 
 
@@ -113,7 +113,7 @@ class Interference:
         self._known: dict[tuple[JobId, JobId], float | None] = {}
 
     def shares(self, job: Job) -> bool:
-        """Whether a job shares GPUs with anybody."""
+        """Whether a job shares GPUs with any other."""
         is_plain = job.elastic is None and job.trial is None
         return is_plain and job.profile is not None and self._co_location.shares(job)
 
@@ -122,12 +122,12 @@ class Interference:
         return self._co_location.may_share(jobs)
 
     def added(self, group: Sequence[Job], job: Job) -> float | None:
-        """Return by how much the interference of a group grows with one more; None: nobody can tell."""
+        """Return by how much the interference of a group grows with one more; None: unknown."""
         before, after = self.of(group), self.of([*group, job])
         return None if before is None or after is None else after - before
 
     def of(self, group: Sequence[Job]) -> float | None:
-        """Return the interference of jobs that share GPUs, at least 0; None: nobody can tell."""
+        """Return the interference of jobs that share GPUs, at least 0; None: unknown."""
         total = 0.0
         for job in group:
             speed = 1.0

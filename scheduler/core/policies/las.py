@@ -1,13 +1,14 @@
-"""Least attained service first: who has received the fewest GPU-seconds; preemptive, knows no run times.
+"""Least attained service first: the job that has received the fewest GPU-seconds; preemptive, without run
+times.
 
 Foreground-background of L. Kleinrock, "Queueing Systems" volume 2, 1976, section 4.6, with the service of
 Tiresias (NSDI'19, section 3.2): GPUs times seconds (2D-LAS, not discretised: `tiresias` has its queues).
 Deviations and choices:
 
-- Pure LAS switches between equals without end. Here service is looked at once a quantum, at the same instants
-  for all (the multiples of the quantum), and that of an attempt not before it has run for a whole one. So
-  jobs change places then, or when a newcomer with less service arrives, and no more often. A running job
-  wins a tie in its first quantum and loses it later: equals take turns.
+- Pure LAS switches between equals without end. Here service is read once a quantum, at the same instants for
+  all (the multiples of the quantum), and that of an attempt not before it has run for a whole one. So jobs
+  change places then, or when a newcomer with less service arrives, and no more often. A running job wins a
+  tie in its first quantum and loses it later: equals take turns.
 - Service is wall time on any model, as Tiresias counts it; work repeated after a preemption counts as well.
 - A gang that does not fit is passed by others that do.
 - Long jobs starve under an endless stream of newcomers; that is the rule.
@@ -35,7 +36,7 @@ class Las:
     #: Equals take turns though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 
-    #: Seconds between the instants at which service is looked at.
+    #: Seconds between the instants at which service is read.
     quantum_seconds: float = 300.0
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class Las:
             raise ValueError("quantum_seconds must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Grant the jobs that have received least; look again when a quantum ends and someone waits."""
+        """Grant the jobs that have received least; decide again when a quantum ends and a job waits."""
 
         looked_at = (view.now + INSTANT_SECONDS) // self.quantum_seconds * self.quantum_seconds
         whole = self.quantum_seconds - INSTANT_SECONDS

@@ -1,29 +1,29 @@
-"""Muri: where not everyone fits, jobs that need different resources share GPUs in groups of up to four.
+"""Muri: where not all jobs fit, those that need different resources share GPUs in groups of up to four.
 
-Y. Zhao, Y. Liu, Y. Peng, Y. Zhu, X. Liu and X. Jin, "Multi-Resource Interleaving for Deep Learning
-Training", SIGCOMM 2022, section 4. Order: least remaining time times GPUs (Muri-S), or, where durations are
-not known, least attained service (Muri-L). Jobs ask for a place in that order; for each place four jobs of
-equal gangs are admitted. If these are more than fit, they are matched by how busy they would keep storage
-and CPUs, GPU and network together (`interleaved_groups`), pairs again to fours, and no more of them than it
-takes. A group that would be slower than its jobs one after the other is split. Groups are served by their
-best job; who is in none that fits waits. What is not the paper's:
+Y. Zhao, Y. Liu, Y. Peng, Y. Zhu, X. Liu and X. Jin, "Multi-Resource Interleaving for Deep Learning Training",
+SIGCOMM 2022, section 4. Order: least remaining time times GPUs (Muri-S), or, where durations are not known,
+least attained service (Muri-L). Jobs ask for a place in that order; for each place four jobs of equal gangs
+are admitted. If these are more than fit, they are matched by how busy they would keep storage and CPUs, GPU
+and network together (`interleaved_groups`), pairs again to fours, and no more of them than it takes. A group
+that would be slower than its jobs one after the other is split. Groups are served by their best job; a job
+that is in no group that fits waits. Deviations:
 
 - Stage times are facts of jobs (`Job.profile`). A job without them, an elastic one or a trial run stays
   alone.
 - The paper's executor lets the jobs of a group wait for each other at each stage. Here they run at the same
-  time, and the hardware interleaves them: stages say who goes with whom, and not how fast they are then.
-- Groups are made anew every `interval_seconds` at most, when somebody waits for whom idle GPUs do not
-  suffice, or when those that share would fit alone; the published code does so at every arrival and end. In
-  between idle GPUs go to whoever is first, and what is left of a group runs on.
-- Of the groups into which those come that run together, the first keeps the GPUs if its others wait: they
-  join, and who is in another group leaves. A group of jobs that run apart stops first, all of it, and starts
-  in a later round. Until its jobs have stopped nothing else starts, for `HOLD_SECONDS` at most.
-- Of memory only what is known is checked. The switch of virtual clusters says whether jobs share at all
-  (`co_location`): stage times are a measure.
-- Of jobs in a group time counts as if they were alone. It is that on the model where they run, or, while
-  they wait, on the model of the view on which they are fastest; the paper has one model.
+  time, and the hardware interleaves them: stages determine which jobs share, and not how fast they are then.
+- Groups are made again at most once in `interval_seconds`, when idle GPUs do not suffice for a waiting job,
+  or when those that share would fit alone; the published code does so at every arrival and end. In between
+  idle GPUs go to the first job, and what is left of a group runs on.
+- When jobs that run together come into several groups, the first group keeps the GPUs if its other jobs wait:
+  these join, and the jobs of other groups leave. A group of jobs that run apart stops first, all of it, and
+  starts in a later round. Until its jobs have stopped nothing else starts, for `HOLD_SECONDS` at most.
+- Memory is checked as far as it is known. The switch of virtual clusters decides whether jobs share at all
+  (`co_location`): stage times count as measured.
+- The time of jobs in a group counts as if they were alone, on the model where they run, or, while they wait,
+  on the model of the view on which they are fastest; the paper has one model.
 - Jobs of equal gangs are those that ask for the same in all respects (shape, models, topology, nodes) and
-  have the same priority, which comes before all else. Who was not admitted has what is left over.
+  have the same priority, which comes before all else. Jobs that were not admitted have what is left over.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from scheduler.core.perf.interleaving import Stages, cycle_seconds
 
 Group = tuple[JobId, ...]
 
-#: For so long at most nothing else starts while jobs stop to start together.
+#: For this long at most nothing else starts while jobs stop to start together.
 HOLD_SECONDS = 120.0
 
 
@@ -70,7 +70,7 @@ class Muri:
     largest_group: int = LARGEST_GROUP
     #: A group of n must keep its resources busy for this part of n / 4 of the time.
     least_efficiency: float = 0.0
-    #: Groups are not made anew more often than this.
+    #: Groups are made again no more often than this.
     interval_seconds: float = 360.0
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Muri:
             raise ValueError("least_efficiency must be between 0 and 1, and interval_seconds at least 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Start what fits; when something does not, make groups anew if it is time."""
+        """Start what fits; when something does not, make groups again if it is time."""
         state = _State(self, view, memory if memory.get("policy") == "muri" else {})
         calm = state.started()
         if not state.has_to_regroup(calm):
@@ -130,7 +130,7 @@ class _State:
         return Outcome(grants=tuple(grants), queue=tuple(queue))
 
     def has_to_regroup(self, calm: Outcome) -> bool:
-        """Whether somebody waits in vain, or those that share would fit alone."""
+        """Whether a job waits without success, or those that share would fit alone."""
         if self.coming:
             return False
         if calm.queue:
@@ -215,7 +215,8 @@ class _State:
             by_models.setdefault(room.models_of(jobs[0]), {})[shape] = jobs
         sizes = {shape: jobs[0].gpus for shape, jobs in together.items()}
         groups: list[tuple[Job, ...]] = []
-        # A crowd on one model is none on another. Who may have few models comes before who may have many.
+        # A crowd on one model is none on another. Jobs that may have few models come before those that may
+        # have many.
         for models in sorted(by_models, key=len):
             found = grouped(
                 by_models[models],
@@ -271,7 +272,7 @@ class _State:
         return running is not None and set(running.jobs) == set(group)
 
     def _shape(self, job: Job) -> Hashable:
-        """Return what jobs have in common that may share GPUs; nobody shares with a job without stages."""
+        """Return what jobs have in common that may share GPUs; a job without stages shares with no other."""
         shape = shape_in(self.view.capacity.cluster, job)
         return shape, job.priority, self._may_be_grouped(job)
 
@@ -306,7 +307,7 @@ class _Room:
         return sum([self._left[model] for model in models])
 
     def take(self, models: Sequence[str], gpus: int) -> bool:
-        """Take so many of these models, most from where most is left; return whether there were enough."""
+        """Take `gpus` GPUs of these models, most from where most is left; return whether they sufficed."""
         for model in sorted(models, key=lambda model: -self._left[model]):
             taken = min(gpus, self._left[model])
             self._left[model] -= taken
@@ -315,7 +316,7 @@ class _Room:
 
 
 def _emptied(capacity: Capacity) -> Capacity:
-    """Return the capacity as if nobody ran but those who stay wherever they are."""
+    """Return the capacity as if only those ran that stay wherever they are."""
     empty = capacity.fork()
     for jobs, holding in list(empty.pending.items()):
         if jobs in empty.pinned:

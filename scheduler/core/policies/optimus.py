@@ -1,16 +1,16 @@
 """Optimus: each GPU to the job whose remaining time it shortens most.
 
 Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
-section 4.1: every job gets the fewest GPUs that it can have, then one more at a time goes where
-(t(n) - t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few
-nodes as possible (4.2). As Pollux's authors compare with it there are no parameter servers. Deviations:
+section 4.1: every job gets the fewest GPUs that it can have, then one more at a time goes where (t(n) -
+t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few nodes as
+possible (4.2). There are no parameter servers, as in the comparison by Pollux's authors. Deviations:
 
-- Remaining time is what `run_time` expects at the job's own size on the GPU model in question, times how much
-  faster that is by its measured goodput than each other size; of a job of which nothing was measured, by
-  the number of GPUs. The paper predicts the epochs left from the loss, and iteration times by its own model.
+- Remaining time is what `run_time` expects at the job's own size on the GPU model in question, scaled to each
+  other size by its measured goodput, or, if nothing was measured, by the number of GPUs. The paper predicts
+  the epochs left from the loss, and iteration times by its own model.
 - A job gets at most twice the replicas that it ever had, and keeps its nodes while their number is the same.
-- Jobs that are not elastic have their own size or nothing. Who does not get the fewest GPUs waits: higher
-  priority first, then by submission.
+- Jobs that are not elastic have their own size or nothing. A job that does not get the fewest GPUs waits:
+  higher priority first, then by submission.
 - Several GPU models are decided one by one, as in `pollux`. Between intervals a job that waits starts on idle
   GPUs, with the fewest that it can have.
 """
@@ -44,7 +44,7 @@ class Optimus:
     #: It decides itself how many GPUs an elastic job gets.
     resizes: ClassVar[bool] = True
 
-    #: Between two decisions about everyone.
+    #: The time between two decisions about all jobs.
     interval_seconds: float = 600.0
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Optimus:
             raise ValueError("interval_seconds must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Decide about everyone where an interval ends; else start who waits on idle GPUs."""
+        """Decide about all jobs where an interval ends; else start waiting ones on idle GPUs."""
         known: dict[str, Any] = dict(memory) if memory.get("policy") == "optimus" else {}
         next_at = known.get("at", float("-inf")) + self.interval_seconds
         order = sorted(waiting_jobs(view), key=_rank)
@@ -70,7 +70,8 @@ class Optimus:
                 replicas = _sizes(view, pool, work)
                 rows.append(arranged(pool.room, pool.gangs, replicas, limit=pool.limit))
             grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
-            # Who was given GPUs by number and finds none on the nodes that it may use leaves them to others.
+            # A job that was given GPUs by number and finds none on the nodes that it may use leaves them to
+            # others.
             left = [view.jobs[job] for job in waiting_in(order, grants)]
             grants += minimum_starts(view, left, grants, stops)
             running = view.running.keys() - set(stops)
@@ -134,7 +135,7 @@ def _last_sizes(view: View, known: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _work_done(view: View, known: Mapping[str, Any]) -> Work:
     """Return the service of elastic jobs in attempts that are over, and that of their own gang for it.
 
-    Facts tell only the service, in GPU-seconds: the size that went with it is that of the last round.
+    Facts have only the service, in GPU-seconds: the size that went with it is that of the last round.
     """
     work: Work = {}
     for job in view.jobs.values():

@@ -1,24 +1,24 @@
 """Orion: a job of high priority shares its GPUs with guests of opposite needs only, and never if it suffers.
 
 F. Strati, X. Ma and A. Klimovic, "Orion: Interference-aware, Fine-grained GPU Sharing for ML Applications",
-EuroSys 2024, section 5. On a GPU there is one client of high priority and several of best effort, of which a
-kernel runs beside one of the former only if the two are bound by different things: one by compute, the other
-by memory (of which this is not known goes with either). That is the rule of the paper's scheduler inside a
-GPU, taken here to whole jobs, by how busy each keeps a device that it has alone: who is a host's guest, as
-the paper suggests for clusters. What is not the paper's:
+EuroSys 2024, section 5. On a GPU there is one client of high priority and several of best effort. A kernel of
+best effort runs beside one of high priority only if they are bound by different resources: one by compute,
+the other by memory (a kernel whose bound is unknown goes with either). That is the rule of the paper's
+scheduler inside a GPU. Here it chooses the guests of a host among whole jobs, by how busy each keeps a device
+that it has alone, as the paper suggests for clusters. Deviations:
 
-- Kernels are launched by the hardware as they come, and none waits for the host's to end. So a guest is kept
-  from a host by what was measured of the two, where it was; and where a host that runs with guests is
-  measured to be slower than `most_slowdown` allows, they leave it and it runs on. The paper pauses guests for
-  the time of a request. It happens once for two applications: they are remembered, and recorded for all.
+- Kernels are launched by the hardware as they come, and none waits for the host's to end. So what was
+  measured of the two, where it was, keeps a guest from a host. If a host that runs with guests is measured to
+  be slower than `most_slowdown` allows, they leave it and it runs on. The paper pauses guests for the time of
+  a request. This happens once for two applications: the pair is remembered, and recorded for all.
 - A job is bound by memory if its device's memory is busy for `memory_bound_from` of the time, else by compute
   if the device is for `compute_bound_from`; the paper has 60 % of a kernel's throughput for both.
 - A guest comes with its host, or joins it later; hosts that start choose first. It goes on when the host has
   ended, until another job of high priority needs its GPUs.
-- Who is of high priority takes GPUs from those that are not, and else a higher priority from a lower one, as
-  under `priority`. Jobs of best effort have idle GPUs alone.
-- Jobs without a profile, elastic ones and trial runs share with nobody. Of memory only what is known is
-  checked, and the switch of virtual clusters binds (`co_location`).
+- A job of high priority takes GPUs from those that are not. Otherwise a higher priority takes them from a
+  lower one, as under `priority`. Jobs of best effort only have idle GPUs.
+- Jobs without a profile, elastic ones and trial runs do not share. Memory is checked as far as it is known,
+  and the switch of virtual clusters binds (`co_location`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 from scheduler.core.model.training import Profile
 
-#: After so long a host and its guests have been measured, as a rule.
+#: After this time a host and its guests have been measured, as a rule.
 LOOK_SECONDS = 60.0
-#: So many in line that ask for the same are looked at for each host.
+#: The most waiting jobs that ask for the same that are considered for each host.
 GUESTS_MOST = 100
-#: So many pairs that did not get along are remembered.
+#: The most pairs that did not get along that are remembered.
 HARMFUL_KEPT = 200
 
 
@@ -59,7 +59,7 @@ class Orion:
 
     #: Jobs of this priority and above are of high priority, the others of best effort.
     high_from: int = 1
-    #: So many share the GPUs of a host at most; 0: nobody does.
+    #: The most guests that share the GPUs of a host; 0: none do.
     guests: int = 1
     #: Parts of the time for which a device computes, and its memory is busy, of a job that is bound by that.
     compute_bound_from: float = 0.6
@@ -116,7 +116,9 @@ def _name(job: Job) -> str:
 
 
 class _Pairs:
-    """Who may be whose guest. Memory: `harmful`, names of hosts and guests that were too slow together."""
+    """Which jobs may be guests of which host. Memory: `harmful`, names of hosts and guests that were too slow
+    together.
+    """
 
     def __init__(self, policy: Orion, view: View, memory: Memory) -> None:
         self._policy, self._view = policy, view
@@ -143,7 +145,7 @@ class _Pairs:
         return leaves
 
     def look_at(self, outcome: Outcome) -> float | None:
-        """Return when it will be known how hosts fare whose guests are new; None: there are none."""
+        """Return when the speed of hosts with new guests will be known; None: there are none."""
         now = self._view.now
         begun = [now for grant in outcome.grants if len(grant.jobs) > 1]
         begun += [now for _ in outcome.joins]
@@ -153,7 +155,7 @@ class _Pairs:
         return min(looks, default=None)
 
     def hosted(self, running: Running) -> list[Job]:
-        """Return the host of an allocation that is held, and then its guests; nobody: it has no host."""
+        """Return the host of an allocation that is held, and then its guests; empty: it has no host."""
         jobs = [self._view.jobs[job] for job in running.jobs]
         host = max(jobs, key=lambda job: job.priority)
         if running.is_nominated or not self._policy.is_high(host):

@@ -2,18 +2,18 @@
 
 Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU
 Clusters" (PAI), NSDI 2022, sections 5.2 and 6.2 (from memory). Order: the least expected run time left, by
-the jobs of the same user that train the same (`perf.recurrence`); whoever does not fit is passed by others,
-and nobody is preempted, as in the simulator published with the paper. *Reserving*: GPU models named in
-`reserved` are kept for jobs with at least `reserved_from` GPUs in one replica, and for those that can have no
-other model. *Packing*: where the rest goes is the placer's affair, `packing` or `kubeshare`. What we chose:
+the jobs of the same user that train the same (`perf.recurrence`). A job that does not fit is passed by
+others, and no job is preempted, as in the simulator published with the paper. *Reserving*: GPU models named
+in `reserved` are kept for jobs with at least `reserved_from` GPUs in one replica, and for those that can have
+no other model. *Packing*: the placer decides where the rest goes, `packing` or `kubeshare`. What we chose:
 
-- The section on reserving and packing is followed from memory of the paper, which tells high jobs from others
-  by what they ask for. Its weights for GPUs, CPUs and memory are those of our placer.
-- What a job's own steps say comes before what others did; what was declared counts where nobody like it has
+- The section on reserving and packing is followed from memory of the paper, which distinguishes high jobs
+  from others by what they ask for. Its weights for GPUs, CPUs and memory are those of our placer.
+- A job's own steps come before the run times of others. What was declared counts where no job like it has
   ended, then the time limit, then the default limit of its view.
 - What a job executed before it was stopped is taken off. Run times of steps and those that were declared are
   those on the model of the view on which the job is fastest. How long jobs like it ran is the mean over the
-  models that they had, and is taken for the job's on any: nobody notes these models.
+  models that they had, and stands for any model, since these models are not recorded.
 - Priority of our jobs comes before all of that. Long jobs may starve on an endless stream of short ones.
 """
 
@@ -36,15 +36,15 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Pai:
     """Order of run times expected by recurrence, within priorities; reserved GPU models."""
 
-    #: Nobody stops, moves or shares GPUs for one that starts.
+    #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
     #: GPU models that only those may have who need them.
     reserved: tuple[str, ...] = ()
-    #: Who has at least so many GPUs in one replica needs them.
+    #: Jobs with at least this many GPUs in one replica need them.
     reserved_from: int = 8
 
-    #: Rounds with this policy are told how long jobs like each of theirs ran.
+    #: Rounds with this policy get the run times of jobs like each of theirs.
     reads_recurrence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -1,12 +1,12 @@
 """Higher priority first, preempting lower ones; first in, first out among equals.
 
 What HiveD (OSDI 2020, section 2) assumes inside a virtual cluster: a job may take the GPUs of its own virtual
-cluster's jobs of lower priority, and of no others. Equals never preempt one another: of those, who runs goes
-on, and the others are tried by submission. A job that was preempted keeps its place among those that wait.
+cluster's jobs of lower priority, and of no others. Equals never preempt one another: the running ones go on,
+and the others are tried by submission. A job that was preempted keeps its place among those that wait.
 Deviations:
 
-- A gang that does not fit is passed by those behind it; `strict` lets nobody behind it start, so that a large
-  gang cannot starve, while GPUs that it cannot use stay idle.
+- A gang that does not fit is passed by those behind it; with `strict` no job behind it starts, so that a
+  large gang cannot starve, while GPUs that it cannot use stay idle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Priority:
     strict: bool = False
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Grant the jobs of the highest priority, be it on the GPUs of lower ones."""
+        """Grant the jobs of the highest priority, if need be on the GPUs of lower ones."""
 
         def rank(job: Job) -> tuple[int, bool, float, JobId]:
             return -job.priority, job.id not in view.running, job.submitted_at, job.id

@@ -1,4 +1,4 @@
-"""Shortest job first: higher priority first, then least expected run time; nothing that runs is disturbed.
+"""Shortest job first: higher priority first, then least expected run time; no running job is disturbed.
 
 The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory of Scheduling", 1967, chapter
 8), for gangs: a job that does not fit is passed by longer ones that do, unless `strict`. What we chose:
@@ -6,11 +6,11 @@ The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory 
 - The run time is the job's estimate, else its time limit, else the default limit of its view, less what it
   has executed already (it may have been stopped by others before). It is that on the model of the view on
   which the job is fastest: which one it gets shows when it is placed, and then the order stands already.
-- `aging` takes so many seconds off a job's run time for every second since its submission. As all age
-  alike, the order of two jobs never changes: with `aging` above 0 a job is overtaken only by jobs that were
-  submitted within (its run time / aging) seconds after it.
-- Starvation: on a finite workload every job runs. On an endless one a long job starves when aging is 0, and
-  a large gang may starve while smaller ones pass it; with `aging` above 0 and `strict` no job starves.
+- `aging` is the number of seconds taken off a job's run time for every second since its submission. As all
+  age alike, the order of two jobs never changes: with `aging` above 0 a job is overtaken only by jobs that
+  were submitted within (its run time / aging) seconds after it.
+- Starvation: on a finite workload every job runs. On an endless one a long job starves when aging is 0, and a
+  large gang may starve while smaller ones pass it; with `aging` above 0 and `strict` no job starves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sjf:
 
     #: Of jobs that are alike the earlier starts first, and those without room change nothing.
     by_arrival: ClassVar[bool] = True
-    #: Nobody stops, moves or shares GPUs for one that starts.
+    #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
     #: Seconds forgiven per second since submission; 0 is the pure rule.

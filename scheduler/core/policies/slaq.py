@@ -1,23 +1,25 @@
 """SLAQ: GPUs go where the loss is expected to fall most in the next minutes.
 
 H. Zhang et al., "SLAQ: Quality-Driven Scheduling for Distributed Machine Learning", SoCC'17. For each job a
-curve is fitted to how its loss fell (`perf.convergence`); it tells by how much the loss will fall in the next
-epoch with any number of GPUs. Every job has its fewest GPUs; then, as long as some are left, the job gets one
-more whose loss falls most for it. So new jobs get most, and those that have nearly converged get little.
-Losses of different jobs are compared in parts of how much each has fallen in all. Deviations:
+curve is fitted to how its loss fell (`perf.convergence`); it predicts by how much the loss will fall in the
+next epoch with any number of GPUs. Every job has its fewest GPUs. Then, as long as some are left, the next
+one goes to the job whose loss falls most with it. So new jobs get most, and those that have nearly converged
+get little. Losses of different jobs are compared relative to how much each has fallen in all. Deviations:
 
 - A job's steps come in proportion to its GPUs, at the pace that it had so far; the paper measures seconds of
   an iteration by cores and adds what coordinating costs.
-- The paper's yardstick is the largest change of a loss between two iterations. We know the loss now and then
-  only, and take how far it has fallen since the first time.
-- Of a new job its loss is believed to fall by half of all it ever will in an epoch on its fewest GPUs, by two
-  thirds on twice as many, and so on. A job is new until it has had what an epoch on its fewest GPUs is.
-- A job that was served for longer and has not told enough is worth as much as the median of those that have,
-  and less in proportion to what it was served. So silence does not pay.
-- A loss that rises, stands still or is no number is not expected to fall: no GPU beyond the fewest.
-- Epochs are minutes where the paper has seconds: to be resized is to start anew from a checkpoint. Who waits
-  gets its fewest GPUs at once, by priority and in order of submission.
-- A job that is not elastic has all its GPUs or none, and nobody who runs is stopped. Where there are fewer
+- The paper's yardstick is the largest change of a loss between two iterations. Here the loss is known only
+  now and then, so the yardstick is how far it has fallen since it was first known.
+- The loss of a new job is assumed to fall, in an epoch on its fewest GPUs, by half of all it ever will, by
+  two thirds on twice as many, and so on. A job is new until it has been served for an epoch on its fewest
+  GPUs.
+- A job that was served for longer and has not reported enough is worth as much as the median of those that
+  have, and less in proportion to its service. So silence does not pay.
+- A loss that rises, stands still or is not a number is not expected to fall: its job gets no GPU beyond the
+  fewest.
+- Epochs are minutes where the paper has seconds, since a resized job starts again from a checkpoint. A
+  waiting job gets its fewest GPUs at once, by priority and in order of submission.
+- A job that is not elastic has all its GPUs or none, and no running job is stopped. Where there are fewer
   GPUs than jobs the rest waits.
 """
 
@@ -39,20 +41,20 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, Memory
 from scheduler.core.perf.convergence import LEAST_POINTS, fit_loss
 
-#: By how much a loss falls with so many GPUs, in parts of how much it has fallen so far.
+#: By how much a loss falls with this many GPUs, relative to how much it has fallen so far.
 Fall = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slaq:
-    """The fewest GPUs for everyone, and the others one by one to whoever learns most by it."""
+    """The fewest GPUs for each job, and the others one by one to the job whose loss falls most by it."""
 
     #: It decides how large elastic gangs are.
     resizes: ClassVar[bool] = True
-    #: It looks at `Job.losses`, which nobody else needs.
+    #: It reads `Job.losses`, which no other policy needs.
     reads_losses: ClassVar[bool] = True
 
-    #: How often GPUs are divided anew, and how far ahead it looks.
+    #: How often GPUs are divided again, and how far ahead it looks.
     epoch_seconds: float = 300.0
 
     def __post_init__(self) -> None:
@@ -60,7 +62,9 @@ class Slaq:
             raise ValueError("epoch_seconds must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Start whoever fits on its fewest GPUs, and divide what is left by what it is expected to bring."""
+        """Start the jobs that fit on their fewest GPUs, and divide what is left by the expected fall of
+        losses.
+        """
         waiting = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
         return decide_by_epochs(
             view, memory, waiting, partial(self._divide, view), _LATER, self.epoch_seconds
@@ -79,9 +83,9 @@ class Slaq:
         return divide_greedily(falls, choices, idle)
 
     def _guess(self, view: View, job: Job, fewest: int, known_falls: Sequence[tuple[Fall, int]]) -> Fall:
-        """Return the same of a job that has not told enough.
+        """Return the same for a job that has not reported enough.
 
-        `known_falls`: of those that have, each with the fewest GPUs of its job.
+        `known_falls`: the falls of those that have, each with the fewest GPUs of its job.
         """
         served = attained_service(job, view.running.get(job.id), view.now)
         new = fewest * self.epoch_seconds
@@ -113,10 +117,10 @@ def _no_fall(gpus: float) -> float:
 
 
 def divide_greedily(falls: Sequence[Fall], choices: Sequence[Sequence[int]], idle: int) -> list[int]:
-    """Return the size of each job: from its first choice on, whoever gains most by a GPU is next.
+    """Return the size of each job: from its first choice on, the job that gains most by a GPU is next.
 
-    `choices` are the sizes that each may have, ascending. With gains that become less with every GPU, and
-    sizes one GPU apart, nothing is better; where the next size of a job is too large the others go on.
+    `choices` are the sizes that each may have, ascending. If gains become less with every GPU, and sizes are
+    one GPU apart, nothing is better; where the next size of a job is too large the others go on.
     """
     places = [0] * len(falls)
 

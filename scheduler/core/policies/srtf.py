@@ -41,7 +41,7 @@ class Srtf:
     hysteresis: float = 1.0
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Grant the jobs that end soonest, be it on the GPUs of others."""
+        """Grant the jobs that end soonest, if need be on the GPUs of others."""
 
         def rank(job: Job) -> tuple[int, float, bool, float, JobId]:
             running = view.running.get(job.id)

@@ -1,4 +1,4 @@
-"""Tiresias: queues of attained service, for training jobs whose run time nobody knows.
+"""Tiresias: queues of attained service, for training jobs of unknown run time.
 
 J. Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, sections 3.2 (two-
 dimensional attained service, discretised; 2D-LAS and 2D-Gittins) and 3.3 (placement by skew). At every event
@@ -7,15 +7,15 @@ passed over where they do not, and what runs and is not admitted is preempted.
 
 Faithful: attained service is GPUs x seconds; K queues by thresholds; 2D-Gittins orders a queue by its index,
 the last queue as 2D-LAS does; a job that has waited `promote` times as long as it has executed goes back to
-the first queue and begins anew; skewed gangs are consolidated and wait for that, others fill fragments.
+the first queue and starts again; skewed gangs are consolidated and wait for that, others fill fragments.
 
 Deviations from the paper, or where sources disagree:
 
-- Priority of our jobs comes before the queue. The paper knows none.
+- Priority of our jobs comes before the queue. The paper has no priorities.
 - Inside a queue of 2D-LAS the paper has first in first out, by start. In its simulator a job that reaches a
   threshold joins the end of the next queue, and after each round those that run come before those that wait,
-  both in the order that they had. `inside` chooses: `running` as the simulator, and the default;
-  `submission` alone; `start` by first start, never-started last (docs/reproduction.md compares them).
+  both in the order that they had. `inside` chooses: `running` as the simulator, and the default; `submission`
+  alone; `start` by first start, never-started last (docs/reproduction.md compares them).
 - A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). That of an
   attempt that runs is taken where it entered its queue or started, so that it changes at events only and
   equals do not take turns for ever. Without samples the discipline is that of LAS.
@@ -91,9 +91,9 @@ class Tiresias:
     thresholds: Sequence[float] = (3_250.0, 7_200.0)
     #: GPU-seconds that jobs needed in all, for "gittins"; empty: learned from those that end.
     service_samples: Sequence[float] = ()
-    #: Who goes first in a queue: who ran and joined it first; by submission; by their first start.
+    #: The order within a queue: jobs that ran and joined it first; by submission; by their first start.
     inside: Literal["running", "submission", "start"] = "running"
-    #: A job that waited so many times as long as it has run is promoted to the first queue; 0: never.
+    #: A job that waited this many times as long as it has run is promoted to the first queue; 0: never.
     promote: float = 0.0
     #: Gangs of a larger skew (largest tensor / model size) are consolidated.
     pack_limit: float = 0.5
@@ -145,12 +145,12 @@ class Tiresias:
 
 
 class _Queues:
-    """Where every job stands, by the facts and by what is remembered of earlier rounds.
+    """The queue and position of every job, from the facts and what is remembered of earlier rounds.
 
-    Memory, all of it by job: `reset`, its service when it was last promoted; `left`, the instant at which
-    it left the first queue and its service then; `first`, its first start, if it was preempted since; `seen`,
-    the service of those that run and their GPUs. And `at`, the instant of it, `samples`, and `lines`: of each
-    queue those that have started, in their order.
+    Memory, all of it by job: `reset`, its service when it was last promoted; `left`, the instant at which it
+    left the first queue and its service then; `first`, its first start, if it was preempted since; `seen`,
+    the service of those that run and their GPUs. And `at`, the instant of it, `samples`, and `lines`: by
+    queue, the jobs that have started, in their order.
     """
 
     def __init__(self, policy: Tiresias, view: View, memory: Memory) -> None:
@@ -160,7 +160,7 @@ class _Queues:
         self._reset = self._of_present_jobs(memory, "reset")
         self._left = self._of_present_jobs(memory, "left")
         self._first = self._of_present_jobs(memory, "first")
-        #: Who begins anew in this round, as if it had never started.
+        #: Jobs that start again in this round, as if they had never started.
         self._promoted: set[JobId] = set()
         self._lines: list[list[int]] = [list(line) for line in memory.get("lines", ())]
         #: Places in the lines.
@@ -168,7 +168,7 @@ class _Queues:
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
-        #: Service and queue of jobs that were asked for, which are all where someone waits in the end.
+        #: Service and queue of the jobs that were asked for, which are all where a job waits in the end.
         self._standing: dict[JobId, tuple[float, int]] = {}
 
     def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:

@@ -35,7 +35,7 @@ TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
 
 
 class Admission:
-    """Who may be considered, who may not and why, and which allocations end whatever is decided."""
+    """Which jobs may be considered, which may not and why, and which allocations end whatever is decided."""
 
     def __init__(self, facts: Facts, only_starts: Callable[[VirtualCluster], bool] | None = None) -> None:
         """`only_starts`: whether the policy of a virtual cluster never makes room among its own jobs."""
@@ -48,11 +48,11 @@ class Admission:
         self._after_loans = _after_loans(facts)
         #: Jobs whose processes are being ended while they count on their tenant's quota, with the tenant.
         self._ending_of: dict[JobId, str] = {}
-        #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
+        #: Jobs to check again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
         #: Of jobs that begin at an instant: (instant, job), as above.
         self._begins: list[tuple[float, JobId]] = []
-        #: Tenants whose jobs want more than their quota: who goes first there depends on what is idle.
+        #: Tenants whose jobs want more than their quota: which goes first there depends on what is idle.
         self._crowded: set[str] = set()
         #: What is idle as this round begins; None: it was not asked for.
         self._idle_now: IdleNow | None = None
@@ -72,8 +72,9 @@ class Admission:
         self.giving_way: dict[AllocationId, str] = {}
 
     def refresh(self) -> set[JobId]:
-        """Look again at the jobs that changed, or whose time has come, and at those with whom they share a
-        quota or an array; return the former, and of the latter those that are admitted otherwise now."""
+        """Check again the jobs that changed, or whose time has come, and the jobs that share a quota or an
+        array with them; return the former, and of the latter those that are admitted otherwise now.
+        """
         facts = self._facts
         self._makes_room.clear()
         while self._alarms and self._alarms[0][0] <= facts.frame.now:
@@ -86,7 +87,7 @@ class Admission:
         looked_at, changed = self._concerned(), facts.changed_jobs
         self._forget(changed)
         candidates: dict[str, list[Job]] = {}
-        #: Jobs that are looked at for the sake of others, as they were admitted before.
+        #: Jobs that are checked for the sake of others, as they were admitted before.
         before: dict[JobId, Job | None] = {}
         for number in sorted(looked_at):
             job = facts.jobs.get(number)
@@ -119,7 +120,7 @@ class Admission:
         return news | changed
 
     def _concerned(self) -> set[JobId]:
-        """Return the jobs that changed, with those for whom that may mean something."""
+        """Return the jobs that changed, with those that this may concern."""
         facts = self._facts
         # Whether an allocation ends, or some leave it, depends on all who share it.
         for changed in list(facts.changed_jobs):
@@ -166,7 +167,7 @@ class Admission:
 
     @property
     def next_alarm(self) -> float:
-        """The instant at which the next job is looked at again though nothing happened to it."""
+        """The instant at which the next job is checked again though nothing happened to it."""
         return self._alarms[0][0] if self._alarms else inf
 
     def _begins_later(self, job: Job) -> bool:
@@ -192,8 +193,9 @@ class Admission:
         return self._idle_now
 
     def _still_held(self, tenant: str) -> list[tuple[Job, str, Amounts]]:
-        """Return by job and model what processes of a tenant hold that were told to stop, beyond what their
-        jobs have already been promised in its place."""
+        """Return by job and model what stopping processes of a tenant still hold, beyond what their jobs have
+        already been promised in its place.
+        """
         facts = self._facts
         found: list[tuple[Job, str, Amounts]] = []
         for number, leaving in facts.stopping.items():
@@ -252,7 +254,7 @@ class Admission:
         return None
 
     def _may_borrow(self, job: Job) -> bool:
-        """Tell whether its virtual cluster has a rule by which it could borrow what the job needs."""
+        """Return whether its virtual cluster has a rule by which it could borrow what the job needs."""
         lending, models = self._facts.frame.lending, models_of(job, self._facts.cluster)
         return lending is not None and any(
             rule.virtual_cluster == job.virtual_cluster and rule.may_serve(least_gpus(job), models)
@@ -359,7 +361,7 @@ def begins_later(job: Job, now: float) -> bool:
 
 
 def _too_early(job: Job) -> Reason:
-    """Say from when on a job is considered: by its specification, or again after a failure."""
+    """Return from when on a job is considered: by its specification, or again after a failure."""
     at, blocking = wording.instant(job.eligible_at), {"eligible_at": job.eligible_at}
     if job.attempts:
         message = f"It failed before and is tried again at {at}."
@@ -376,7 +378,7 @@ def _too_early(job: Job) -> Reason:
 def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
     """Return every reason not to consider a job that does not run; `never`: that it can never run at all.
 
-    `borrows`: it would run on GPUs that nobody guarantees it.
+    `borrows`: it would run on GPUs that are not guaranteed to it.
     """
     reasons = []
     if never is not None:

@@ -1,4 +1,4 @@
-"""Arrays of which only so many tasks run at once: the others wait, whatever a policy would do."""
+"""Arrays that run a limited number of tasks at once: the others wait, whatever a policy would do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class ArrayLimits:
         self._taken: Counter[int] = Counter()
 
     def siblings(self, changed: Set[JobId]) -> set[JobId]:
-        """Return the tasks of all arrays of which a task changed, and forget to whom places were given."""
+        """Return the tasks of all arrays of which a task changed, and forget which tasks were
+        given places.
+        """
         arrays = set()
         for number in changed:
             job = self._facts.jobs.get(number)

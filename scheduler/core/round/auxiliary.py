@@ -1,8 +1,8 @@
-"""Step 5b: what CPUs and memory those have who leave them to the platform, around whatever policies decided.
+"""Step 5b: the CPUs and memory of jobs that leave them to the platform, around whatever policies decided.
 
-Who runs is decided by GPUs alone: such a job asks for no CPUs and no memory, so it never waits for any. What
-others state counts first; the rest of each node is divided by the mechanism that the operator chose
-(`building_blocks.auxiliary_division`), in every round: shares change while jobs run.
+GPUs alone decide which jobs run: such a job asks for no CPUs and no memory, so it never waits for any. What
+others state counts first. The mechanism that the operator chose (`building_blocks.auxiliary_division`)
+divides the rest of each node, in every round: shares change while jobs run.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Placed(NamedTuple):
     #: By replica; None where its GPUs have left the inventory.
     nodes: list[Node | None]
     gpus: int
-    #: So many of them run one at a time.
+    #: This many of them run one at a time.
     turns: int
 
 
@@ -153,7 +153,7 @@ def _claims(facts: Facts, job: Job, placed: _Placed) -> Iterable[tuple[Claim, li
             Part(node, len(members), _proportional(facts, task, node, placed), placed.turns)
             for node, members in by_node.items()
         ]
-        # Of what some node does not say how much it has, nobody has a share there, nor a limit.
+        # If some node does not state how much it has of one, no replica has a share or a limit of it there.
         cpus, memory = [
             best if all([part.proportional[axis] for part in parts]) else 0.0
             for axis, best in enumerate(best_of(task))
@@ -162,7 +162,9 @@ def _claims(facts: Facts, job: Job, placed: _Placed) -> Iterable[tuple[Claim, li
 
 
 def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amounts:
-    """Return the part of a node that the GPUs of a replica are; 0 of what its task states or nobody knows."""
+    """Return the part of a node that the GPUs of a replica are; 0 for amounts that its task states or that
+    are unknown.
+    """
     model, number = node
     fleet = facts.cluster.fleets[model]
     part = task.milligpus / WHOLE_GPU / max(len(fleet.gpus[number]), 1)

@@ -49,7 +49,7 @@ def awaiting(awaits: Sequence[Awaited]) -> Iterator[Reason]:
 
 
 def _what_is_awaited(awaits: Sequence[Awaited]) -> str:
-    """Say "jobs 7 and 8 have succeeded and job 9 has ended"."""
+    """Return "jobs 7 and 8 have succeeded and job 9 has ended"."""
     phrases = []
     for when, (of_one, of_many) in _WORDS.items():
         jobs = [JobId(each.job) for each in awaits if each.when == when and each.array is None]

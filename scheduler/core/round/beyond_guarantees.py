@@ -1,20 +1,20 @@
-"""Elastic gangs of guaranteed jobs grow beyond what their virtual cluster is guaranteed, into what is idle.
+"""Elastic gangs of guaranteed jobs grow beyond the guarantee of their virtual cluster, into what is idle.
 
-What such a gang has by the guarantee is guaranteed, and what it has beyond that is opportunistic: its last
+What such a gang has by the guarantee is guaranteed. What it has beyond that is opportunistic: its last
 replicas are a *surplus* (`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and
 they count against no guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims
 opportunistic jobs, the cheapest first; then the gang goes on with the rest, on the GPUs that it has.
-Surpluses are given out when all views have been served, where the guarantee is used up and nobody waits in
+Surpluses are given out when all views have been served, where the guarantee is used up and no job waits in
 the gang's own virtual cluster or for spare GPUs. They are given back when an opportunistic job waits that
-would fit in their place. While it has one, its view does not make a gang larger: it would be stopped for
-what it may have anyway.
+would fit in their place. While a gang has a surplus, its view does not make it larger: it would be stopped
+for what it may have anyway.
 
-Where GPUs are divided by cells, the base of a gang is in cells of its virtual cluster, and its surplus on
-any hardware: its own cells count as used up when no further size of it fits there. A gang of fixed world has
-sizes that divide its replicas; its base goes on having the memory that it needs by itself. One that must be
-near together grows around where it is. A gang of a pinned cell is to run nowhere else, and does not grow. As
-with any growth (`building_blocks.growing`), nobody grows who was started a moment ago. Of a job whose goodput
-is known, GPUs that make it less than a twentieth faster are left to others.
+Where GPUs are divided by cells, the base of a gang is in cells of its virtual cluster, and its surplus on any
+hardware: its own cells count as used up when no further size of it fits there. A gang of fixed world has
+sizes that divide its replicas; its base goes on having the memory that it needs alone. One that must be near
+together grows around where it is. A gang of a pinned cell runs nowhere else, and does not grow. As with any
+growth (`building_blocks.growing`), a gang that was started a moment ago does not grow. If the goodput of a
+job is known, GPUs that make it less than a twentieth faster are left to others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ LEAST_GAIN = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Who grows beyond its guarantee, and what of the cluster is left then, or once others gave back."""
+    """Which gangs grow beyond their guarantee, and what is left of the cluster then, or once others gave
+    back.
+    """
 
     capacity: Capacity
     actions: tuple[Action, ...] = ()
@@ -73,7 +75,7 @@ def beyond_guarantees(facts: Facts, admission: Admission, outcomes: Sequence[Vie
 def _growing(
     facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]
 ) -> list[tuple[Job, Running]]:
-    """Return who could be larger than it is, of virtual clusters in which nobody waits, in line."""
+    """Return gangs that could be larger, of virtual clusters in which no job waits, in order."""
     dropped, found = outcomes[-1].capacity.dropped, []
     for outcome in outcomes[:-1]:
         busy: bool | None = None
@@ -91,7 +93,7 @@ def _growing(
 
 
 def _is_busy(facts: Facts, outcome: ViewOutcome) -> bool:
-    """Whether somebody waits in a view, or was just given something else than it has."""
+    """Whether a job waits in a view, or was just given something else than it has."""
     running, grants = outcome.view.running, outcome.decision.grants
     changed = (
         grants[position].jobs[0] not in running
@@ -151,7 +153,7 @@ def _larger(job: Job, running: Running, left: Capacity) -> Action | None:
 
 
 def _part_of(job: Job, gpus: int, whole: int) -> Job:
-    """Return so many GPUs of a gang that has `whole` of them in all, as a gang of its own."""
+    """Return `gpus` GPUs of a gang that has `whole` of them in all, as a gang of its own."""
     need, task = needs_held(job, whole)[0], job.tasks[0]
     part = replace(task, replicas=gpus // task.gpus, cpus=need.cpus, memory_bytes=need.memory_bytes)
     return replace(job, tasks=(part,), elastic=None)
@@ -166,14 +168,14 @@ def _around(job: Job, running: Running, left: Capacity) -> Capacity:
     near, fleet = cluster.group_around(running.gpus, rank), cluster.fleets[model]
     far = [(1 << len(gpus)) - 1 & ~near.get(node, 0) for node, gpus in enumerate(fleet.gpus)]
     left = left.fork()
-    # As if somebody had all the rest.
+    # As if one holder had all the rest.
     rest = Holding(model, 0, tuple([Part(node, mask, 0.0, 0.0) for node, mask in enumerate(far)]))
     left.take(Fit(Placement(gpu_model=model, replicas=()), rest))
     return left
 
 
 def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
-    """Return those sizes, in GPUs, at which a gang is so much faster, as far as anybody knows."""
+    """Return the sizes, in GPUs, at which a gang is enough faster, as far as that is known."""
     model = goodput_model_of(job, running.gpu_model) if sizes else None
     if model is None:
         return list(sizes)

@@ -24,10 +24,10 @@ def decide(
 ) -> Plan:
     """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
 
-    Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again
-    as it was decided then, tell the views that `overran`, with what was said of them. A policy or placer
-    that fails degrades its own view only; by `timekeeper` one that does not return is ended from outside.
-    A plan that breaks an invariant raises PlanError, and nothing of the round may be carried out.
+    Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again as
+    it was decided then, give the views that `overran`, with the reasons of then. A policy or placer that
+    fails degrades its own view only; by `timekeeper` one that does not return is ended from outside. A plan
+    that breaks an invariant raises PlanError, and nothing of the round may be carried out.
     """
     return decided_by(RoundEngine(snapshot, compute, overran, timekeeper=timekeeper), snapshot)[0]
 

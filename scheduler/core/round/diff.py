@@ -30,10 +30,11 @@ def diff(
     downgraded: Mapping[AllocationId, Downgrade],
     growth: Sequence[Action] = (),
 ) -> tuple[Action, ...]:
-    """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
-    then whose guarantee lapses or returns where it stays. `growth`: who gets idle GPUs beyond its guarantee.
+    """Return the actions of the round: first new placements, view by view, then jobs that stop without a new
+    place, then jobs whose guarantee lapses or returns where they stay. `growth`: the gangs that get idle GPUs
+    beyond their guarantee.
 
-    Last who comes beside others that run, or leaves them. What is not named stays as it is. That includes
+    Last come jobs that join others that run, or leave them. What is not named stays as it is. That includes
     jobs whose virtual cluster was deleted under them: no view of this round decides about them.
     """
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
@@ -95,7 +96,7 @@ def _partings(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome
     for outcome in outcomes:
         leaving = outcome.decision.leaves.keys() | admission.partings.keys()
         for job, why in outcome.decision.leaves.items():
-            # Where nobody would be left it is looked at again, when those have gone who must.
+            # Where no job would be left it is decided later, when those that must go have gone.
             if not leaving.issuperset(facts.current[job].jobs):
                 words[job] = "preempted", why
     together: dict[tuple[AllocationId, str, str], list[JobId]] = {}
@@ -201,7 +202,7 @@ def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:
 
 
 def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
-    """Tell a job that has to move who took its place."""
+    """Add to the action of a job that has to move which job took its place."""
     if action.kind is not ActionKind.MOVE:
         return action
     by, message = _claimed(facts.current[action.jobs[0]], takers)

@@ -158,7 +158,7 @@ class RoundEngine:
         }
 
     def _refreshed(self) -> Capacity:
-        """Take in what changed; return what the whole cluster offers before anyone was served."""
+        """Read what changed; return what the whole cluster offers before any view was served."""
         facts = self.facts
         facts.find_stale()
         self._reservations.refresh()
@@ -238,7 +238,7 @@ class RoundEngine:
         )
 
 
-# What the whole cluster has to offer before anyone was served.
+# What the whole cluster has to offer before any view was served.
 
 
 class Survey:

@@ -24,7 +24,7 @@ from scheduler.core.round.run_view import ViewOutcome
 
 Reasons = tuple[Reason, ...]
 
-#: Who is in such an action leaves what it has.
+#: Jobs in such an action leave what they have.
 _LEAVE = (ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE)
 _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
@@ -75,7 +75,7 @@ def _in_order(reasons: list[Reason]) -> Reasons:
 
 
 def _holders(facts: Facts) -> dict[GpuId, Running]:
-    """Return who is on each GPU now, be it to leave."""
+    """Return the allocation on each GPU now, even if it is leaving."""
     held = [running for running in facts.running.values() if running.phase == "held"]
     return {gpu: running for running in held for gpu in running.gpus}
 
@@ -176,7 +176,7 @@ def _stopped(action: Action, facts: Facts, admission: Admission) -> Reason:
 
 
 class _Shortages:
-    """What one view's waiting jobs lack; equal jobs lack the same, so each shape is looked at once."""
+    """What one view's waiting jobs lack; equal jobs lack the same, so each shape is computed once."""
 
     def __init__(self, outcome: ViewOutcome, leftover: Capacity, facts: Facts) -> None:
         self._outcome, self._leftover, self._facts = outcome, leftover, facts
@@ -332,7 +332,7 @@ class _Shortages:
 
     def _too_few(self, job: Job, demand: Demand, model: str) -> Reason:
         offered = self._outcome.capacity.offered(model)
-        # In cells these are the view's own: broken hardware that it need not use is none of its concern.
+        # In cells these are the view's own: broken hardware that it need not use does not matter to it.
         fleet = self._outcome.view.capacity.cluster.fleets[model]
         broken = fleet.total - fleet.total_usable
         if self._outcome.view.guaranteed and (shielded := self._shielded(model)):
@@ -403,7 +403,7 @@ class _Shortages:
                 for leaf in chain.leaves
             }
             there = {node.name for node in fleet.nodes}
-            # Of what is divided by cells, what is in no cell is nobody's loss.
+            # Where a model is divided by cells, broken nodes in no cell cost no virtual cluster anything.
             broken = (broken & declared if declared else broken) | (declared - there)
         return sorted(broken)
 

@@ -1,8 +1,8 @@
-"""The facts indexed for a round: who is where, and which claims still stand.
+"""The facts indexed for a round: where each job is, and which claims still stand.
 
-Made from a snapshot, and then kept up to date by `put_*` and `drop_*` where many rounds follow one
-another, as in the simulator: a round then costs what changed, not what there is. What changed since the
-last round is noted for the steps that keep indexes of their own.
+Made from a snapshot, and then kept up to date by `put_*` and `drop_*` where many rounds follow one another,
+as in the simulator: a round then costs what changed, not what there is. What changed since the last round is
+noted for the steps that keep indexes of their own.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Facts:
         self.surpluses: dict[AllocationId, Holding] = {}
         #: What each job holds or is nominated for.
         self.current: dict[JobId, Running] = {}
-        #: What each job was told to leave and has not left yet.
+        #: What each job has to leave and has not left yet.
         self.stopping: dict[JobId, Running] = {}
-        #: Nominated allocations; below, those of them whose GPUs will not be had.
+        #: Nominated allocations; below, those of them whose GPUs will not become available.
         self.nominated: dict[AllocationId, Running] = {}
         #: Those of the nominated that have replicas without GPUs: they wait for CPUs and memory, too.
         self.nominated_on_nodes: set[AllocationId] = set()
@@ -133,7 +133,7 @@ class Facts:
             self.constraining[job.tenant] -= bool(job.constraints)
 
     def put_tenant(self, tenant: Tenant) -> None:
-        """Take in what is now true of a known tenant; all its jobs are looked at again."""
+        """Store what is now true of a known tenant; all its jobs are checked again."""
         self.tenants[tenant.name] = tenant
         self.frame = replace(self.frame, tenants=tuple(self.tenants.values()))
         self.changed_jobs.update(self.by_tenant.get(tenant.name, ()))
@@ -206,7 +206,9 @@ class Facts:
         self.changed_jobs.update(running.jobs, running.leaving)
 
     def find_stale(self) -> None:
-        """Find the nominated allocations whose GPUs will not be had: someone runs on, or one is unusable."""
+        """Find the nominated allocations whose GPUs will not become available: a job runs on, or a GPU is
+        unusable.
+        """
         stale: set[AllocationId] = set()
         if self.nominated:
             taken: set[GpuId] = set()
@@ -260,7 +262,7 @@ class Facts:
             shared[gpu] = (*shared.get(gpu, ()), share)
 
     def _can_have(self, running: Running, taken: Collection[GpuId], shared: Mapping[GpuId, Card]) -> bool:
-        """Whether nobody stays on the GPUs that an allocation is promised but those it shares them with."""
+        """Whether only the jobs stay on the GPUs promised to an allocation with which it shares them."""
         if any([gpu in taken for gpu in running.gpus]):
             return False
         shares = self.shares(running)
@@ -287,7 +289,7 @@ class Facts:
         return place is not None and bool(self.cluster.fleets[place[0]].open_nodes >> place[1] & 1)
 
     def places_of(self, held: Running | Placement) -> set[tuple[str, int]]:
-        """Return the nodes on which something is had, as fleet and number."""
+        """Return the nodes on which it has something, as fleet and number."""
         where = self.cluster.where
         places = {where[gpu][:2] for gpu in held.gpus if gpu in where}
         known = map(self.cluster.place_of, held.nodes)
@@ -335,8 +337,8 @@ class Facts:
     def _has_memory_for(
         self, job: Job, running: Running, left: tuple[tuple[GpuId, ...], ...], placed: Iterable[Action]
     ) -> bool:
-        """Whether the nodes of what is left have the memory of those who come there: the replicas of a fixed
-        world bring theirs along. Of everybody else all counts that he has, though he may be about to leave.
+        """Whether the nodes of what is left have the memory of the replicas that come there: those of a fixed
+        world bring theirs along. All memory of other jobs counts, though they may be about to leave.
         """
         need = needs_held(job, sum(map(len, left)))[0]
         if need.memory_bytes <= needs_held(job, sum(map(len, running.replicas)))[0].memory_bytes:

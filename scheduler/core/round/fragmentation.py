@@ -63,7 +63,7 @@ class ClusterFragments:
 def cluster_fragments(snapshot: Snapshot, workload: Iterable[TaskKind]) -> ClusterFragments:
     """Return how fragmented the idle GPUs are for tasks of a workload.
 
-    Idle is what may be newly taken and what nobody holds; what a stopping job still holds is not.
+    A GPU is idle if it may be newly taken and no job holds it; what a stopping job still holds is not idle.
     """
     idle = dict(_idle_nodes(Facts(snapshot)))
     asks = asks_of(workload)

@@ -12,7 +12,7 @@ from scheduler.core.round.facts import Facts
 
 
 class _Had:
-    """What is had of one GPU model, by owner: a virtual cluster, or "" for opportunistic jobs."""
+    """What each owner has of one GPU model: a virtual cluster, or "" for opportunistic jobs."""
 
     def __init__(self) -> None:
         #: By owner and priority: the GPUs of each replica.

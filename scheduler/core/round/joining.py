@@ -1,4 +1,4 @@
-"""Step 4, once more: jobs that come beside others who run, and who is there is not disturbed."""
+"""Step 4, once more: jobs that join running ones, without disturbing those."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from scheduler.core.round.run_view import ViewOutcome
 def joined(
     facts: Facts, partings: Iterable[JobId], outcome: ViewOutcome, left: Capacity
 ) -> tuple[ViewOutcome, Capacity]:
-    """Return the outcome with those who join as its policy wants it, and what that leaves of the cluster.
+    """Return the outcome with those jobs that join as its policy asks, and what that leaves of the cluster.
 
-    Who finds no room, may not be there, or may share with nobody, waits. So does who would join a group that
-    somebody leaves in this round, be it that its time is up (`partings`): its memory is not free yet.
+    A job waits if it finds no room, may not be there, or may not share. It also waits if it would join a
+    group that a job leaves in this round, even because its time is up (`partings`): its memory is not free
+    yet.
     """
     if not outcome.decision.joins:
         return outcome, left

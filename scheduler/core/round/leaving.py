@@ -1,4 +1,4 @@
-"""Who has to leave nodes before replicas without GPUs find their CPUs and memory there."""
+"""Which jobs have to leave nodes before replicas without GPUs find their CPUs and memory there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from scheduler.core.round.facts import Facts
 
 
 def in_the_way(facts: Facts, nominated: Running, leaving: Iterable[Running]) -> list[Running]:
-    """Return those who leave nodes of an allocation on which it lacks CPUs or memory until they are gone.
+    """Return the jobs that leave nodes of an allocation on which it lacks CPUs or memory until they are gone.
 
-    A round gives out what is free or about to be: only where somebody is still leaving there is a question.
+    A round gives out what is free or about to be, so this only matters where a job is still leaving.
     """
     places = facts.places_of(nominated)
     there = {

@@ -1,23 +1,23 @@
 """A turn for the job that has waited longest, whatever the policy of its view prefers (decision 0072).
 
 An operator bounds how long jobs of a virtual cluster wait (`VirtualCluster.longest_wait_seconds`). Once a job
-has waited for longer it is *due*. In each view one due job at a time has GPUs reserved: the one of the
-highest priority, then the longest wait, of those that would fit if the view were empty.
+has waited for longer it is *due*. In each view one due job at a time has GPUs reserved: the one with the
+highest priority, then the longest wait, among those that would fit if the view were empty.
 
 - The job starts at once where it fits beside what runs, at the largest of its sizes that does.
 - Otherwise the policy decides first. Its decision holds where it starts the job, as one that preempts may.
-- Otherwise the policy decides again around a reservation. Reserved is the place that comes free when the
-  fewest of the oldest allocations of the view end, at the smallest of the job's sizes. Who runs there is
-  *pinned*: the policy neither stops nor moves it. What is idle there, or comes free, is offered to no other
-  job of the view. Newer allocations never enter the reservation, so that the job starts when the oldest have
-  ended: within the bound and the longest of the running jobs.
+- Otherwise the policy decides again around a reservation. The reserved place is the one that comes free when
+  the fewest of the oldest allocations of the view end, at the smallest of the job's sizes. A job that runs
+  there is *pinned*: the policy neither stops nor moves it. What is idle there, or comes free, is offered to
+  no other job of the view. Newer allocations never enter the reservation, so that the job starts when the
+  oldest have ended: within the bound and the longest of the running jobs.
 - The job keeps what it started with for as long as the bound, its *turn*, so that a policy that preempts does
   not stop it in the next round.
 
-Deviations from a reservation as in EASY: nobody starts on reserved GPUs because its time limit says that it
-ends in time, since that would promise no more than a start by the limits of those that run. Other views may
-use reserved GPUs: guarantees outrank the turns of opportunistic jobs, and opportunistic jobs give way. A job
-that waits with a higher priority than the due job is held back by no reservation and no turn.
+Deviations from a reservation as in EASY: no job starts on reserved GPUs because its time limit ends in time,
+since that would promise no more than a start by the limits of those that run. Other views may use reserved
+GPUs: guarantees outrank the turns of opportunistic jobs, and opportunistic jobs give way. A job that waits
+with a higher priority than the due job is held back by no reservation and no turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from scheduler.core.round.run_view import Plugins, ViewOutcome, place, settle_ex
 
 #: Under this name a round remembers who has a turn; no virtual cluster may have it.
 LONG_WAITS = "long waits"
-#: So many due jobs are tried in a view and round.
+#: This many due jobs are tried in a view and round.
 TRIED = 100
 
 Unit = tuple[JobId, ...]
@@ -77,9 +77,9 @@ class LongWaits:
             for vc in facts.virtual_clusters.values()
             if vc.longest_wait_seconds > 0
         }
-        #: (instant, job): who waits, and when it is due.
+        #: (instant, job): when each waiting job is due.
         self._alarms: list[tuple[float, JobId]] = []
-        #: Who was due when it was last looked at, and since when.
+        #: The jobs that were due when last checked, and since when.
         self._due: dict[JobId, float] = {}
         #: Whose turn began in this round, or goes on.
         self._served: set[JobId] = set()
@@ -100,7 +100,7 @@ class LongWaits:
             del self._due[number]
 
     def _due_at(self, number: JobId) -> float | None:
-        """Return when a job has waited for too long; None: it does not wait, or nobody bounds that."""
+        """Return when a job has waited for too long; None: it does not wait, or its wait has no bound."""
         job = self._admission.admitted.get(number)
         if job is None or number in self._facts.current or job.virtual_cluster not in self._bounds:
             return None
@@ -115,8 +115,9 @@ class LongWaits:
 
     @property
     def stands_until(self) -> float:
-        """The instant before which time alone changes nothing here; minus infinity: somebody has waited for
-        too long, or a turn goes on."""
+        """The instant before which time alone changes nothing here; minus infinity: a job has waited for too
+        long, or a turn goes on.
+        """
         if not self._bounds:
             return inf
         # What a quota holds back has no alarm, and goes ahead of others there once it is due.
@@ -132,7 +133,7 @@ class LongWaits:
         return {"served": sorted(self._served)}
 
     def run_view(self, view: View, plugins: Plugins, run: Callable[[View], ViewOutcome]) -> ViewOutcome:
-        """Serve a view by `run`, around the turn of who is due there."""
+        """Serve a view by `run`, around the turn of its due job."""
         going_on = self._going_on(view) if self._bounds else {}
         due = [view.jobs[job] for job in self._due if job in view.jobs]
         if not due and not going_on:
@@ -154,7 +155,7 @@ class LongWaits:
         return self._around(turn, view, line, run)
 
     def _going_on(self, view: View) -> dict[Unit, Job]:
-        """Return who has a turn that has not ended, by whom it shares its GPUs with."""
+        """Return the jobs that have a turn that has not ended, by the jobs that share their GPUs."""
         found = {}
         for number in map(JobId, self._facts.frame.memory.get(LONG_WAITS, {}).get("served", ())):
             running = view.running.get(number)
@@ -224,7 +225,7 @@ class LongWaits:
 
 
 def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
-    """Return what to reserve for a job; None where it could not start though nobody of its view ran."""
+    """Return what to reserve for a job; None where it could not start even if its view were empty."""
     capacity = view.capacity.fork()
     capacity.keep_all()
     for size in sizes_of(job):
@@ -233,7 +234,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
             return _at_once(job, size, view, plugins)
     size = sizes_of(job)[-1]
     demand = demand_of(job, view.capacity.cluster, size)
-    # The oldest first, so that who starts later never has to be waited for.
+    # The oldest first, so that a job that starts later never has to be waited for.
     line = sorted(view.capacity.pending.values(), key=_age)
 
     def without(count: int) -> Capacity:
@@ -252,7 +253,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
         for holding in line[:count]
         if holding.running is not None
         and holding.model == fit.holding.model
-        # Where the guarantee is what is short, anybody's end counts.
+        # Where the guarantee is what is short, the end of any job counts.
         and (
             capacity.account.limits is not None
             or any([masks.get(part.node, 0) & part.mask for part in holding.parts])
@@ -280,7 +281,7 @@ def _at_once(job: Job, size: int, view: View, plugins: Plugins) -> _Turn | None:
 
 
 def _tagged(turn: _Turn, view: View) -> Tagged | None:
-    """Return whom constraints between tags concern, the job that starts now among them."""
+    """Return the jobs that constraints between tags concern, the job that starts now among them."""
     if view.tagged is None or turn.placement is None or not view.tagged.concerns(turn.job):
         return view.tagged
     cluster = view.capacity.cluster
@@ -297,7 +298,7 @@ def _age(holding: Holding) -> tuple[bool, float, int]:
 
 
 def _undisturbed(decision: Decision, view: View, units: Iterable[Unit]) -> Decision:
-    """Return the decision, in which nobody comes beside those whose end is waited for."""
+    """Return the decision, in which no job joins those whose end is waited for."""
     hosts = {job for unit in units for job in unit}
     if hosts.isdisjoint(decision.joins):
         return decision

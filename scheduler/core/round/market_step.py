@@ -102,7 +102,7 @@ def _waiting(outcome: ViewOutcome, facts: Facts) -> tuple[Want, ...]:
 
 
 def _line(action: MarketAction, facts: Facts, lender: str) -> LedgerLine:
-    """Return what is written down of an action; `lender`: of the offer that it is about, if of one."""
+    """Return the ledger line of an action; `lender`: the lender of the offer that it is about, if any."""
     vc, rule = action.virtual_cluster, action.rule
     if action.lot is None:
         return LedgerLine(

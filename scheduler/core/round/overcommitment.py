@@ -1,14 +1,14 @@
-"""How far nodes promise more CPUs and memory than they have, and who gives way when a prediction fails.
+"""How far nodes promise more CPUs and memory than they have, and which jobs give way when a prediction fails.
 
 N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters",
 EuroSys 2021 (`perf.peaks`). As in Borg (A. Verma et al., EuroSys 2015, section 5.5) only what *guaranteed*
 jobs asked for and will not use is lent, and only to opportunistic jobs. So a guaranteed job never relies on
-what another one may want back: for it a node is as full as what everybody there asked for. What an
+what another one may want back: for it a node is as full as the sum of what all jobs there asked for. What an
 opportunistic job asked for counts in full.
 
 A part of each node, the *margin*, is not lent. A node of which the jobs use more than that leaves was
-predicted wrongly. Then opportunistic jobs that are there beyond what the node has give way, the newest first,
-until the jobs that stay use no more. Such a job may be stopped however short it has run.
+predicted wrongly. Then opportunistic jobs there beyond what the node has give way, the newest first, until
+the remaining jobs use no more. Such a job may be stopped however shortly it has run.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _words(node: Node, peak: NodePeak, resource: _Resource) -> str:
 
 
 def _peaks(facts: Facts) -> Iterator[tuple[NodePeak, tuple[str, int], list[_Stay]]]:
-    """Yield each peak with the fleet and the number of its node, and who is there and not told to leave."""
+    """Yield each peak with the fleet and the number of its node, and the jobs there that need not leave."""
     places = {
         place: peak
         for peak in facts.frame.peaks

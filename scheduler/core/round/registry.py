@@ -102,12 +102,12 @@ _PLACERS: Mapping[str, type[Placer]] = {
 }
 
 
-#: Of each plug-in that is installed and cannot be used: why.
+#: For each plug-in that is installed and cannot be used: the reason.
 UNUSABLE: dict[str, str] = {}
 
 
 def checked(name: str, plugin: object, method: str) -> Any:
-    """Return a plug-in's class; raise UnknownPlugin if it is no frozen dataclass with that method."""
+    """Return a plug-in's class; raise UnknownPlugin if it is not a frozen dataclass with that method."""
     if not (isinstance(plugin, type) and is_dataclass(plugin) and callable(getattr(plugin, method, None))):
         raise UnknownPlugin(f"{name} is {plugin!r}, and no dataclass with a method {method}")
     if not plugin.__dataclass_params__.frozen:  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Polic
 
 
 def only_starts(vc: VirtualCluster) -> bool:
-    """Whether the policy of a virtual cluster stops, moves and joins nobody for one that starts."""
+    """Whether the policy of a virtual cluster never stops, moves or joins a job for one that starts."""
     return declares("only_starts", vc.policy, vc.policy_parameters)
 
 

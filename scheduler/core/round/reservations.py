@@ -1,9 +1,9 @@
-"""Reservations of whole nodes: who may be on them, and until when (decision 0090).
+"""Reservations of whole nodes: which jobs may be on them, and until when (decision 0090).
 
-From its start to its end nothing is on the nodes of a reservation but jobs that name it and may use it.
-Before it begins they are as useful as others: opportunistic jobs run there and are stopped when it begins,
-and guaranteed ones start there if their time limits end by then. A job that names a reservation waits for
-its start and runs on its nodes alone. Once it has ended, or was cancelled, it means nothing to anybody.
+From its start to its end only jobs that name a reservation and may use it are on its nodes. Before it begins
+the nodes are as useful as others: opportunistic jobs run there and are stopped when it begins, and guaranteed
+ones start there if their time limits end by then. A job that names a reservation waits for its start and runs
+on its nodes alone. Once it has ended, or was cancelled, it has no effect.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Reservations:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._reservations = facts.frame.reservations
-        #: (instant, job): when to look at a job again.
+        #: (instant, job): when to check a job again.
         self._alarms: list[tuple[float, JobId]] = []
         #: The instant of the alarm that counts.
         self._changes_at: dict[JobId, float] = {}
@@ -132,7 +132,7 @@ def stopped_by(jobs: Sequence[Job], running: Running, facts: Facts) -> Reservati
 
 
 def described(reservation: Reservation) -> str:
-    """Say "reserved for user ada of tenant speech until ... (reservation paper)"."""
+    """Return "reserved for user ada of tenant speech until ... (reservation paper)"."""
     whom = f"tenant {reservation.tenant}"
     whom = f"user {reservation.user} of {whom}" if reservation.user else whom
     begin, end = wording.instant(reservation.starts_at), wording.instant(reservation.ends_at)

@@ -1,13 +1,13 @@
 """Step 2, reserve: what each virtual cluster may use this round, by cells or by counts of GPUs.
 
-Of a GPU model that is divided by cells, a guaranteed view has its own cells, as a private cluster
-(`binding`). Of one that is divided by counts, it may use any usable GPU that no guaranteed job of another
-virtual cluster holds, up to its guarantee: counts do not promise *shapes*, and eight GPUs may be found
-scattered over eight nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which
-serves the opportunistic jobs of every virtual cluster, gets what the guaranteed views leave.
+If a GPU model is divided by cells, a guaranteed view has its own cells, as a private cluster (`binding`). If
+it is divided by counts, the view may use any usable GPU that no guaranteed job of another virtual cluster
+holds, up to its guarantee. Counts do not promise *shapes*: eight GPUs may be found scattered over eight
+nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which serves the opportunistic
+jobs of every virtual cluster, gets what the guaranteed views leave.
 
 The virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
-than is guaranteed, no one gains from its name.
+than is guaranteed, no virtual cluster gains from its name.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class _Part:
 
     def tidy_up(self) -> None:
         """Sort jobs and allocations by their numbers, as they come in a view that is made at once: policies
-        that look at equal ones take them in this order."""
+        take equal ones in this order.
+        """
         if self.is_untidy:
             self.jobs, self.waiting, self.elastic = (
                 dict(sorted(known.items())) for known in (self.jobs, self.waiting, self.elastic)
@@ -153,7 +154,7 @@ class Reservation:
         moved = set(allocations)
         for number in sorted(jobs):
             job, running, view = admitted.get(number), facts.current.get(number), None
-            # Who needs no GPUs is served beside the views (`without_gpus`).
+            # A job without GPUs is served beside the views (`without_gpus`).
             if job is not None and number not in facts.without_gpus:
                 if running is not None and running.opportunistic_gpus:
                     job = _capped(job, running)

@@ -78,7 +78,7 @@ class Rounds:
             self.difference = f"it raised {error!r}"[:_MOST_CHARACTERS]
             right = _anew(snapshot, compute, overran, timekeeper)
         else:
-            # How long a policy computes is no property of the snapshot: then the next round is compared.
+            # How long a policy computes does not follow from the snapshot: then the next round is compared.
             if not is_compared or kept.plan.overran:
                 self._kept = kept
                 return kept.plan
@@ -141,7 +141,7 @@ class _Again:
 
 
 def first_difference(plan: Plan, right: Plan) -> str:
-    """Say in what two plans differ first; empty: in nothing."""
+    """Return the first difference of two plans; empty: there is none."""
     for name in [each.name for each in fields(Plan)]:
         ours, other = getattr(plan, name), getattr(right, name)
         if ours != other:

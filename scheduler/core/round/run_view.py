@@ -22,7 +22,7 @@ from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serve a view whose own policy or placer takes too long.
 CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
-#: So often a policy decides anew in a round without those whose constraints between tags cannot be met.
+#: How often a policy decides in a round, each time without jobs whose constraints between tags cannot be met.
 MOST_TIMES = 4
 
 
@@ -66,12 +66,12 @@ class ViewOutcome:
     unbound: Mapping[JobId, Reason] = field(default_factory=dict)
     #: Whether the policy took too long, and a cheap one decided in its place.
     overran: bool = False
-    #: Who comes beside those that have an allocation.
+    #: Jobs that join those of an allocation.
     joins: Mapping[AllocationId, tuple[JobId, ...]] = field(default_factory=dict)
 
     @property
     def dropped(self) -> list[Running]:
-        """The allocations of the view that end, be it for others of the same jobs."""
+        """The allocations of the view that end, even if for others of the same jobs."""
         pending, gone = self.view.capacity.pending, self.capacity.dropped
         running = [(held, held.running) for held in gone if held.running is not None]
         return [each for held, each in running if pending.get(each.jobs) is held]
@@ -113,8 +113,8 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
 def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
     """Return what the policy and the placer decide, and what that leaves.
 
-    Whoever waits for a must between tags would have been granted GPUs for nothing: the policy decides again
-    without him.
+    A job that waits for a must between tags would have been granted GPUs for nothing: the policy decides
+    again without it.
     """
     policy, placer = plugins.made_policy, plugins.made_placer
     if not view.jobs and not memory and getattr(policy, "by_arrival", False):
@@ -172,8 +172,9 @@ def around_pinned(view: View, decision: Decision) -> Decision:
 
 
 def staying_together(view: View, decision: Decision, staying: Container[JobId]) -> Decision:
-    """Return the decision in which these leave nobody with whom they share GPUs, and nobody takes their
-    place there."""
+    """Return the decision in which these leave no job with which they share GPUs, and no job takes their
+    place there.
+    """
     refused = {job for job in decision.leaves if job in staying}
     if not refused:
         return decision
@@ -185,7 +186,7 @@ def staying_together(view: View, decision: Decision, staying: Container[JobId]) 
 
 
 def standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
-    """Return the outcome of a view of which nothing is decided: everyone keeps what he has."""
+    """Return the outcome of a view for which nothing is decided: each job keeps what it has."""
     capacity = view.capacity.fork()
     capacity.keep_all()
     decision = Decision(grants=(), memory=memory, keep_running=True)
@@ -210,7 +211,7 @@ def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
 def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
     """Return the decision with grants to one job instead of several that are not to share GPUs by a grant.
 
-    Who has parts shares GPUs by these, who has tags is placed by itself, and a virtual cluster may never
+    A job with parts shares GPUs by these, one with tags is placed alone, and a virtual cluster may never
     share. Others of such a grant wait.
     """
 
@@ -321,7 +322,7 @@ def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> 
 
 
 def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
-    """Raise PolicyError where the nodes that a grant names are not those of so many equal replicas."""
+    """Raise PolicyError where the nodes that a grant names are not those of that many equal replicas."""
     fleet = view.capacity.cluster.fleets.get(grant.gpu_model or "")
     known = {node.id for node in fleet.nodes} if fleet is not None else set()
     wrong = [node for node, replicas in grant.nodes if node not in known or replicas < 1]
@@ -430,7 +431,7 @@ def _node_of(position: int, placement: Placement, capacity: Capacity) -> int:
     return place[1]
 
 
-# Who waits in a view after its round, in order.
+# The jobs that wait in a view after its round, in order.
 
 
 def queue_of(outcome: ViewOutcome) -> tuple[JobId, ...]:

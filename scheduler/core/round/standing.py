@@ -1,8 +1,8 @@
-"""Until when a plan stands, should nothing happen: then time alone makes no other one.
+"""Until when a plan stands if nothing happens: before that, time alone would not change it.
 
 Most rounds of a calm cluster find nothing new. Such a round need not be decided if the last one gave and took
-nothing, and if every part of it says until when it looks at no clock. Policies that do not set
-`Decision.stands_until` say nothing of that; nor do gangs that grow after a while, the market, and placers of
+nothing, and if every part of it states until when it reads no clock. Policies that do not set
+`Decision.stands_until` do not state that; nor do gangs that grow after a while, the market, and placers of
 jobs without GPUs.
 """
 
@@ -28,7 +28,7 @@ def stands_until(
 ) -> float:
     """Return the instant before which a plan stands; minus infinity: it is not known to at all.
 
-    `beside`: what was decided about jobs without GPUs, whose placers may look at anything.
+    `beside`: what was decided about jobs without GPUs, whose placers may read anything.
     """
     if plan.actions or plan.degraded or plan.ledger or beside or facts.frame.lending is not None:
         return -inf

@@ -28,7 +28,7 @@ _FIXED = attrgetter(*[each.name for each in fields(Snapshot) if each.name not in
 
 
 class News(Enum):
-    """What a later snapshot tells to those who know the facts."""
+    """What a later snapshot adds for those who know the facts."""
 
     NONE = "nothing but the number of the round and the time"
     SOME = "what could be taken in"
@@ -54,7 +54,7 @@ def _goes_on(facts: Facts, snapshot: Snapshot) -> bool:
     frame = facts.frame
     if snapshot.round_number < frame.round_number or snapshot.now < frame.now:
         return False
-    # Who gives way to such nodes, or to what nodes will use, depends on everybody else there.
+    # Which jobs give way to such nodes, or to what nodes will use, depends on all other jobs there.
     if snapshot.peaks or any([node.loan and node.loan.state == RETURNING for node in snapshot.nodes]):
         return False
     if _FIXED(frame) != _FIXED(snapshot):

@@ -18,7 +18,9 @@ Nodes = Mapping[NodeId, int]
 
 
 class Whereabouts:
-    """Those that run as the round begins, and those that it places. Who is to leave counts to its end."""
+    """The jobs that run as the round begins, and those that it places. A job that has to leave counts to its
+    end.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -34,7 +36,7 @@ class Whereabouts:
                     self.put([number], running.replicas)
 
     def shown_to(self, view: View) -> View:
-        """Return the view, with those whom it does not decide about."""
+        """Return the view, with the jobs about which it does not decide."""
         if not self._tenants:
             return view
         elsewhere = [

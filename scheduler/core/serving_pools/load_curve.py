@@ -41,7 +41,9 @@ class LoadCurve:
         return midnight + (later[0] if later else DAY_SECONDS + self.steps[0][0])
 
     def steps_within(self, instant: float, seconds: float) -> list[tuple[float, int]]:
-        """Return (instant, nodes needed from then on): what holds now, and the steps up to so long ahead."""
+        """Return (instant, nodes needed from then on): what holds now, and the steps within
+        `seconds` ahead.
+        """
         found, at = [(instant, self.needed_at(instant))], self.next_step(instant)
         end = instant + min(seconds, DAY_SECONDS)
         while at <= end:

@@ -34,7 +34,7 @@ from scheduler.core.model.snapshot import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReturn:
-    """A node that goes back, and whom that concerns beyond the nodes chosen before it."""
+    """A node that goes back, and the jobs that this concerns beyond the nodes chosen before it."""
 
     node: NodeId
     #: Jobs that stop and go on elsewhere, and those that go on with fewer workers.
@@ -63,7 +63,7 @@ def nodes_to_return(
     """Return `count` of the nodes that the pool lends, all where there are fewer, in the order of their
     choice.
 
-    `nodes` and `running` are all of the cluster's; who is stopping already costs nothing.
+    `nodes` and `running` are all of the cluster's; a job that is stopping already costs nothing.
     """
     stays = _Stays({job.id: job for job in jobs}, [held for held in running if not held.stopping], nodes)
     left = [node for node in nodes if is_lent_by(node, pool)]
@@ -76,13 +76,13 @@ def nodes_to_return(
 
 
 class _Stays:
-    """Who is where, as nodes are given back one after another."""
+    """Where each job is, as nodes are given back one after another."""
 
     def __init__(self, jobs: Mapping[JobId, Job], running: Sequence[Running], nodes: Sequence[Node]) -> None:
         self._jobs = jobs
         self._gpus = {node.id: frozenset(gpu.id for gpu in node.gpus) for node in nodes}
         node_of = {gpu: node for node, gpus in self._gpus.items() for gpu in gpus}
-        #: By node: who is there and has not been stopped yet.
+        #: By node: the allocations that are there and have not been stopped yet.
         self._there: dict[NodeId, dict[AllocationId, Running]] = {node.id: {} for node in nodes}
         #: How many nodes each is on.
         self._spans: dict[AllocationId, int] = {}
@@ -112,7 +112,7 @@ class _Stays:
         return round(preemptions, 9), lost, shrunk
 
     def give_back(self, node: Node) -> NodeReturn:
-        """Let the node be left by everyone; return whom that stops, and whom it shrinks."""
+        """Empty the node; return the jobs that this stops, and those it shrinks."""
         preempts: list[JobId] = []
         shrinks: list[JobId] = []
         for held in list(self._there[node.id].values()):
@@ -136,7 +136,7 @@ def is_lent_by(node: Node, pool: str) -> bool:
 
 
 def stop_instant(node: Node) -> float:
-    """Return when whoever is left on a node that is returning has to be stopped."""
+    """Return when the jobs that are left on a returning node have to be stopped."""
     assert node.loan is not None
     assert node.loan.stops_at is not None
     return node.loan.stops_at

@@ -1,7 +1,7 @@
 """How many nodes a serving pool lends now, and how many it asks back.
 
-A node that is needed at a step of the load curve is asked back so long before as the return may take: the
-pool has it at the step. What will be needed so soon is not lent either.
+A node that is needed at a step of the load curve is asked back earlier by the time that the return may take:
+the pool has it at the step. A node that will be needed within that time is not lent either.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Steering:
 
     #: Nodes to lend, those first that were about to go back.
     lend: tuple[NodeId, ...] = ()
-    #: So many of those that are lent are asked back, to be there by that instant.
+    #: How many of the lent nodes are asked back, to be there by that instant.
     ask_back: int = 0
     return_by: float = 0.0
 
@@ -45,7 +45,7 @@ def steer(pool: ServingPool, nodes: Sequence[Node], now: float) -> Steering:
     for node in sorted(nodes, key=lambda node: node.id):
         if node.loan is not None and node.loan.pool == pool.name:
             states[node.loan.state].append(node)
-    # Who returns last has most to gain from staying.
+    # The node that returns last has most to gain from staying.
     states[RETURNING].sort(key=lambda node: (-((node.loan and node.loan.return_by) or now), node.id))
     there = len(states[SERVING]) + len(states[RETURNING])
     ahead = pool.curve.steps_within(now, pool.return_seconds)
@@ -62,7 +62,8 @@ def steer(pool: ServingPool, nodes: Sequence[Node], now: float) -> Steering:
 
 def next_look(pool: ServingPool, now: float) -> float | None:
     """Return the next instant at which steering may come to another answer though nothing happens to nodes:
-    at the next step, or so long before it as a return may take; None: never."""
+    at the next step, or earlier by the time that a return may take; None: never.
+    """
     if pool.curve is None:
         return None
     step = pool.curve.next_step(now)

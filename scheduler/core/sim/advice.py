@@ -31,7 +31,7 @@ from scheduler.core.sim.workload import Arrival
 
 
 class AdviceError(SchedulingError):
-    """What was asked for is not to be had; says every field that is wrong."""
+    """What was asked for is not possible; names every field that is wrong."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -44,7 +44,7 @@ class Demands:
 
     #: Most GPUs of a model that all virtual clusters together may own.
     budget_gpus: Mapping[str, int] = field(default_factory=dict)
-    #: By virtual cluster and type of cell: so many it must own, be it as parts of larger cells.
+    #: By virtual cluster and type of cell: how many it must own, possibly as parts of larger cells.
     minimum: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Virtual clusters to be left as they are.
     keep: Collection[str] = ()
@@ -58,7 +58,8 @@ class Effort:
 
     #: The newest of each virtual cluster; older ones are left out.
     jobs_of_each: int = 20_000
-    #: Of all trials together, as far as two assignments for each virtual cluster allow.
+    #: The most simulated jobs in all trials together, as far as two assignments for each virtual cluster
+    #: allow.
     simulated_jobs: int = 300_000
     #: For each virtual cluster at first.
     assignments: int = 12
@@ -104,9 +105,9 @@ def advise(
 ) -> Advice:
     """Return the assignment of cells for each virtual cluster that makes its jobs wait least.
 
-    `facts` are those at the window's beginning, with nobody on the cluster; `base` says what hardware there
-    is and who owns what of it today. The jobs of `history` that were submitted before the window come first
-    and are not counted. Raises AdviceError, and SpecificationError for a base that is wrong.
+    `facts` are those at the window's beginning, with an empty cluster; `base` states what hardware there is
+    and which parts virtual clusters own today. The jobs of `history` that were submitted before the window
+    come first and are not counted. Raises AdviceError, and SpecificationError for a base that is wrong.
     """
     return _Adviser(
         facts, compiled(base), history, demands or Demands(), window_seconds, rules, effort or Effort()
@@ -164,7 +165,7 @@ class _Adviser:
                 jobs[arrival.job.virtual_cluster].append(arrival)
         self._jobs = {name: found[-effort.jobs_of_each :] for name, found in jobs.items()}
         self._left_out = sum(map(len, jobs.values())) - sum(map(len, self._jobs.values()))
-        #: Those that are looked at stand for those that are not.
+        #: The simulated jobs stand for those that are not.
         self._weight = {name: len(jobs[name]) / max(1, len(kept)) for name, kept in self._jobs.items()}
         self._wants = {name: wants_of(found, layout) for name, found in self._jobs.items()}
         self._kept = {name: why for name in self._names if (why := self._why_kept(name))}
@@ -255,7 +256,7 @@ class _Adviser:
             for owned in coarse(self._layout, self._wants[vc], most)
         ]
         if not menu or minimum or self._evaluator.evaluate(vc, today).total_gpus:
-            # Who has nothing at all is not told to keep that.
+            # A virtual cluster that has nothing at all need not keep that.
             menu.append(with_at_least(self._layout, today, minimum))
         fitting = self._fitting(menu)
         if not fitting:
@@ -284,7 +285,9 @@ class _Adviser:
         return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
 
     def _worthy(self, vc: str, tried: Sequence[Evaluation]) -> list[Evaluation]:
-        """Leave out what would shut out jobs that can run today; of who has nothing, any that need not be."""
+        """Leave out what would shut out jobs that can run today; for a virtual cluster that has nothing, any
+        that need not be shut out.
+        """
         today = self._evaluator.evaluate(vc, self._today(vc))
         shut_out = min([one.never for one in tried], default=0)
         if today.total_gpus:
@@ -309,7 +312,9 @@ class _Adviser:
         return is_new
 
     def _too_much(self, options: Sequence[Sequence[Option]]) -> list[Problem]:
-        """Say which limit is not even kept when everyone gets the least that was considered."""
+        """Return which limit is exceeded even when each virtual cluster gets the least that was
+        considered.
+        """
         paths = _paths(self._layout)
         problems = []
         for limit, most in self._limits.items():

@@ -1,13 +1,13 @@
 """Sharing anomalies: jobs that waited longer here than in a private cluster of their virtual cluster.
 
 HiveD (OSDI'20, sections 2.2 and 5.1) compares queueing delays in a shared cluster with those of the same jobs
-in a private one. What is compared here are the guaranteed jobs of one virtual cluster: opportunistic ones
-were guaranteed nothing. The delay is the time from submission to the first start, or as far as it was seen.
+in a private one. Here the guaranteed jobs of one virtual cluster are compared: opportunistic ones were
+guaranteed nothing. The delay is the time from submission to the first start, or as far as it was seen.
 
 Under first-in-first-out without priorities, cells make the list of anomalies empty: each decision of the
-virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that look at time
+virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that count time
 already served, or a tenant's quota that other virtual clusters use too, may order jobs otherwise here than
-there; what is told of them is a measurement.
+there; the anomalies listed for these are a measurement.
 """
 
 from __future__ import annotations

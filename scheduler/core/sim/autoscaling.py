@@ -1,4 +1,4 @@
-"""How many nodes a cluster has in service, by what its jobs make of them (Pollux, OSDI'21, section 4.2.3).
+"""How many nodes a cluster has in service, by how well its jobs use them (Pollux, OSDI'21, section 4.2.3).
 
 The utility of a number of nodes is the sum of the jobs' speedups over one GPU under the best allocation of
 those nodes, divided by their GPUs: 1 where every GPU brings as much as a job's first one does. It falls with
@@ -6,12 +6,12 @@ the number of nodes, since jobs scale less than perfectly and are finite in numb
 nothing changes. Else it becomes the number of nodes whose utility is nearest to the middle of the bounds,
 found by bisection. The bounds of the published code (petuum/adaptdl) are the default.
 
-What is not the paper's: an allocation is found by policy `pollux`'s own search, whatever policy decides, for
-the jobs that wait and run, as if nobody were anywhere yet. Jobs that are not elastic, and those of which
-nothing was measured, are as fast as they have GPUs. Who gets none counts with the GPUs that it needs at
-least: else GPUs that are idle because a gang is too large for them would speak for fewer nodes. No fewer
-nodes are in service than the largest job needs that fits on the most. Nodes are of one GPU model, come at
-once and are never lent by serving pools.
+Deviations: the own search of policy `pollux` finds an allocation, whatever policy decides, for the jobs that
+wait and run, as if none had a place yet. The speed of jobs that are not elastic, and of those that were not
+measured, is in proportion to their GPUs. A job that gets no GPUs counts with the fewest that it needs: else
+GPUs that are idle because a gang is too large for them would speak for fewer nodes. No fewer nodes are in
+service than the largest job needs that fits on the most. Nodes are of one GPU model, come at once and are
+never lent by serving pools.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.rules import Autoscaling, Rules
 
-#: Where nothing has run for so long and nothing is foreseen, the jobs that wait do so in vain.
+#: Where nothing has run for this long and no event is scheduled, the waiting jobs wait without success.
 _IN_VAIN_SECONDS = 86_400.0
 
 
@@ -69,7 +69,7 @@ class Autoscaler:
 
     @property
     def closed(self) -> frozenset[NodeId]:
-        """The nodes that take no work: those that have left, and those that will once nobody is there."""
+        """The nodes that take no work: those that have left, and those that will once they are empty."""
         return frozenset(self._closed)
 
     @property
@@ -141,7 +141,7 @@ class Autoscaler:
                 self._absences.append((self._out_since.pop(number), self._events.now))
 
     def _leave(self, pause_seconds: float = 0.0) -> bool:
-        """Let closed nodes leave that nobody is on any more; others as soon as that is so."""
+        """Let closed nodes leave that are empty; others as soon as they are."""
         held, now = self._held(), self._events.now
         staying = False
         for node in self._cluster.round_engine.facts.frame.nodes:
@@ -151,7 +151,7 @@ class Autoscaler:
                 else:
                     self._out_since[node.id] = now
         if staying:
-            # Whoever leaves at this very instant may do so after this; nobody else is asked of so often.
+            # A job that leaves at this very instant may do so after this; no other is checked that often.
             self._events.schedule(now + pause_seconds, partial(self._leave, 1.0))
         return False
 
@@ -168,7 +168,9 @@ def nodes_needed(
     jobs: Sequence[Job],
     running: Mapping[JobId, Running],
 ) -> int:
-    """Return how many nodes should be in service, where so many are: the first of those with these GPUs."""
+    """Return how many nodes should be in service where `serving` are; `rooms` has the GPUs of all nodes,
+    first of those in service.
+    """
     most = min(len(rooms), terms.max_nodes or len(rooms))
     least = min(terms.min_nodes, most)
     possible = [job for job in jobs if _has_room(job, rooms[:most])]
@@ -197,10 +199,10 @@ def nodes_needed(
 
 
 def utility(rooms: Sequence[int], jobs: Sequence[Job], running: Mapping[JobId, Running]) -> float:
-    """Return the sum of the jobs' speedups over one GPU, by the GPUs of nodes that have so many each.
+    """Return the sum of the jobs' speedups over one GPU on nodes with `rooms` GPUs each.
 
     A job that cannot run on one GPU is compared with the best that it can. One that gets none counts with the
-    GPUs that it needs at least.
+    fewest GPUs that it needs.
     """
     total = sum(rooms)
     fitting = [job for job in jobs if least_gpus(job) <= total]
@@ -217,7 +219,7 @@ def utility(rooms: Sequence[int], jobs: Sequence[Job], running: Mapping[JobId, R
         gangs=gangs,
         models=models,
         is_rigid=rigid,
-        # Nobody is anywhere yet: no restart costs anything.
+        # No job has a place yet: no restart costs anything.
         ages=(1.0,) * len(gangs),
         restarts=(0,) * len(gangs),
         weights=(1.0,) * len(gangs),

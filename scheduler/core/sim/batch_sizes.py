@@ -27,7 +27,7 @@ class Schedule:
         self._ends = list(accumulate([phase.seconds for phase in self._phases]))
 
     def at(self, done_seconds: float) -> Training:
-        """Return what may be seen after so much work in seconds on the reference model."""
+        """Return what may be seen after this much work, in seconds on the reference model."""
         begun, present = self._begun, self._present(done_seconds)
         if present is None:
             return begun
@@ -38,7 +38,7 @@ class Schedule:
         into = done_seconds - (self._ends[present] - here.seconds)
         more[here.batch_size] += min(max(0.0, into / here.epoch_seconds), here.epochs)
         known = {regime.batch_size: regime for regime in begun.regimes}
-        # A batch size of which nobody knew is known once it was seen.
+        # An unknown batch size is known once it was seen.
         for phase in self._phases[: present + 1]:
             fresh = Regime(batch_size=phase.batch_size, epoch_seconds=phase.epoch_seconds)
             known.setdefault(phase.batch_size, fresh)

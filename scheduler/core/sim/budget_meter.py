@@ -23,14 +23,14 @@ class _Balance:
     #: In the budget's unit.
     left: float
     counted_at: float
-    #: It was told that nothing is left.
+    #: Whether it was reported that nothing is left.
     is_spent: bool
     #: Grows whenever its end is rescheduled, so that ends scheduled before are known to be void.
     version: int = 0
 
 
 class BudgetMeter:
-    """What tenants use, and what is left of their budgets; `notify` hears of each that runs out or is
+    """What tenants use, and what is left of their budgets; `notify` is called for each that runs out or is
     renewed.
 
     It is called with the tenant's name, whether its budget is spent, and when it is renewed.
@@ -54,7 +54,7 @@ class BudgetMeter:
                     events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
-        """Take in new and changed budgets; of those that are known already goes on what is left."""
+        """Read new and changed budgets; what is left of known ones stays."""
         for tenant in tenants:
             known, budget = self._balances.get(tenant.name), tenant.budget
             if budget is None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-#: The sum of delays may exceed the least by this part of it, or by so many seconds a job.
+#: The sum of delays may exceed the least by this part of it, or by this many seconds a job.
 SLACK_PART = 0.01
 SLACK_SECONDS = 1.0
 
-#: Of a solver that works with floating-point numbers; all rows are scaled to about one.
+#: The tolerance of a solver that works with floating-point numbers; all rows are scaled to about one.
 _EXACT = 1e-6
 
 
@@ -75,7 +75,7 @@ class _Program:
 
     def minimise(self, values: Sequence[float]) -> float | None:
         """Find the choice with the least sum of values, and return that; None when there is no choice."""
-        # Loading SciPy takes a moment that only whoever asks for advice pays.
+        # Loading SciPy takes a moment that only those who ask for advice pay.
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         array = np.array(values)

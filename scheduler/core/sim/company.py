@@ -1,9 +1,9 @@
-"""Jobs on the same GPUs: who comes beside others that run, and who leaves them.
+"""Jobs on the same GPUs: which ones join others that run, and which leave them.
 
-Those who are there run on, at another speed. Who was told to leave has the GPUs until its checkpoint is
+The jobs that are there run on, at another speed. A job that has to leave has the GPUs until its checkpoint is
 written, and makes no progress meanwhile. How fast the jobs of an allocation are together is known at once.
-How fast three or four applications are together is known, as live, once it was measured. Pairs are known
-beforehand, by the table of throughputs.
+How fast three or four applications are together is known once it was measured, as in the live loop. Pairs are
+known beforehand, from the table of throughputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Company:
 
     def __init__(self, cluster: SimulatedCluster, events: EventQueue) -> None:
         self._cluster, self._events = cluster, events
-        #: How the stay of a job will have ended that leaves others, and for whom it gave way.
+        #: How the stay of a job that leaves others will have ended, and the jobs for which it gave way.
         self._ends: dict[JobId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     def join(self, action: Action) -> None:
@@ -51,7 +51,7 @@ class Company:
     def part(
         self, running: Running, jobs: tuple[JobId, ...], end: StayEnd, by: tuple[JobId, ...] = ()
     ) -> None:
-        """Tell some of the jobs to leave, when they have written a checkpoint if they go on elsewhere."""
+        """Let some of the jobs leave, when they have written a checkpoint if they go on elsewhere."""
         cluster = self._cluster
         for job in jobs:
             self._ends[job] = end, by
@@ -62,14 +62,14 @@ class Company:
         self._release_later(running.allocation, jobs)
 
     def resume(self, running: Running) -> None:
-        """Take over who was told to leave before the simulation began."""
+        """Take over the jobs that were leaving when the simulation began."""
         for job in running.leaving:
             self._ends[job] = "preempted", ()
             self._cluster.progress[job].stop(self._events.now, StopCause.PREEMPTED)
         self._release_later(running.allocation, running.leaving)
 
     def left_by(self, running: Running, jobs: Collection[JobId]) -> bool:
-        """Let others go on whose GPUs these jobs had as well; return whether anybody has them still."""
+        """Let others go on whose GPUs these jobs had as well; return whether any still have them."""
         staying = tuple([job for job in running.jobs if job not in jobs])
         leaving = tuple([job for job in running.leaving if job not in jobs])
         if staying:

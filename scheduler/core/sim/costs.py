@@ -21,7 +21,7 @@ class CostFor:
     seconds: float
     #: Empty: of any kind.
     application: str = ""
-    #: Gangs of so many GPUs or more.
+    #: Gangs of this many GPUs or more.
     least_gpus: int = 0
 
 
@@ -35,12 +35,12 @@ class Costs:
     restore_seconds: float = 0.0
     #: Besides, when it resumes on other GPUs than it had.
     migration_seconds: float = 0.0
-    #: Writing a checkpoint when it is told to stop; its GPUs are held so much longer.
+    #: Writing a checkpoint when it has to stop; its GPUs are held longer by this time.
     checkpoint_seconds: float = 0.0
     #: Between the checkpoints that a job writes by itself: what a failure throws it back by, at most.
     #: None: it writes none, and a failed attempt has to be done again from its beginning.
     interval_seconds: float | None = None
-    #: What every job that runs on pays whenever a round starts, stops or moves anybody.
+    #: What every job that runs on pays whenever a round starts, stops or moves one.
     event_seconds: float = 0.0
     #: Where a kind of job or a size of gang pays otherwise.
     special: tuple[CostFor, ...] = ()
@@ -54,12 +54,12 @@ class Costs:
             raise ValueError("interval_seconds is 0; it must be above 0, or none")
 
     def of(self, job: Job) -> Costs:
-        """Return what one job pays: of what is said of it the nearest, a kind before a size."""
+        """Return what one job pays: the most specific of its costs, a kind before a size."""
         return _of(self, job.application, job.gpus) if self.special else self
 
     @property
     def preemption_seconds(self) -> float:
-        """What a preemption costs the job, as its scheduler is told."""
+        """What a preemption costs the job, as its scheduler sees it."""
         return self.checkpoint_seconds + self.start_seconds + self.restore_seconds
 
     def kept_of(self, worked_seconds: float) -> float:

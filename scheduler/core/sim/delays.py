@@ -37,7 +37,7 @@ class Evidence:
     """Why a job waited at the instant at which its private cluster would have started it."""
 
     cause: Cause = Cause.OTHER
-    #: The reason that its users were told then.
+    #: The reason that its users saw then.
     message: str = ""
     round_number: int | None = None
 

@@ -23,7 +23,7 @@ class Dependents:
         self._by_awaited: dict[int, list[JobId]] = defaultdict(list)
 
     def add(self, job: Job) -> None:
-        """Note whom a new job waits for."""
+        """Note which jobs a new job waits for."""
         for each in job.awaits:
             self._by_awaited[each.job].append(job.id)
 

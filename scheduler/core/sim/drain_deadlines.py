@@ -1,4 +1,4 @@
-"""Nodes that close: rounds are told, as time goes on, which jobs would still run there when they do."""
+"""Nodes that close: rounds see, as time goes on, which jobs would still run there when they do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DrainDeadlines:
         self._noted: set[float] = set()
 
     def update(self, facts: Facts) -> None:
-        """Say of each job which nodes close too soon for it now."""
+        """Set for each job which nodes close too soon for it now."""
         before = self._closing
         if facts.frame.nodes is not self._nodes:
             self._nodes = facts.frame.nodes

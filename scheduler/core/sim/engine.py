@@ -1,9 +1,9 @@
 """The simulator: the same rounds as the live loop, in virtual time.
 
-What differs from the live loop is where facts come from and who carries out the plan. Here events happen at
-their instants (arrivals, ends, failures, released GPUs, scripted changes); a round follows at the next
-tick of the clock after something happened, or when a policy said it would decide otherwise by itself.
-No policy, placer or step of a round knows that it is simulated.
+Only the source of facts and the way to carry out the plan differ from the live loop. Here events happen at
+their instants (arrivals, ends, failures, released GPUs, scripted changes); a round follows at the next tick
+of the clock after something happened, or when a policy announced another decision. No policy, placer or step
+of a round knows that it is simulated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.simulated_cluster import SimulatedCluster
 from scheduler.core.sim.workload import Arrival, Truth
 
-#: No policy or placer has anybody wait for longer on GPUs that are idle.
+#: No policy or placer lets a job wait for longer while GPUs are idle.
 _LONGEST_REST_SECONDS = 7 * 86_400.0
 
 
@@ -73,7 +73,7 @@ class Engine:
         self._rules, self._timekeeper = rules or Rules(), timekeeper
         self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=timekeeper)
         self.began_at = facts.now
-        #: When something happened last; ends that were foreseen of attempts which ended otherwise do not.
+        #: When something happened last; predicted ends of attempts that ended otherwise do not count.
         self.happened_at = facts.now
         self.rounds = 0
         #: Seconds by the stopwatch that all decisions took.
@@ -181,7 +181,7 @@ class Engine:
     def _advance(self, instant: float) -> bool:
         """Move to the first tick of the clock from that instant on, letting happen what happens by then.
 
-        Returns whether anything did: ends that were foreseen of attempts which ended otherwise do not.
+        Returns whether anything did: predicted ends of attempts that ended otherwise do not count.
         """
         happened = self._events.advance_to(self._tick_from(instant))
         if happened:
@@ -228,10 +228,10 @@ class Engine:
         return plan.wake_at
 
     def _note_rest(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
-        """Find out whether only an event can let anybody run again: then no policy need be asked before.
+        """Find out whether only an event can let a job run again: then no policy need be asked before.
 
-        So it is where nothing runs and no waiting job fits on what there is; and where for as long as
-        no policy waits nothing ran, happened or was started, though policies wanted to be asked.
+        This holds where nothing runs and no waiting job fits on what there is. It also holds where nothing
+        ran, happened or was started for as long as any policy waits, though policies wanted to be asked.
         """
         if plan.actions or plan.market or self.round_engine.facts.running:
             self._rests_since, self._is_at_rest = math.inf, False
@@ -314,7 +314,7 @@ class Engine:
                 )
 
     def _close(self, number: NodeId, closes_at: float) -> bool:
-        """What is left on a node goes on elsewhere, unless somebody took back that it closes."""
+        """Let what is left on a node go on elsewhere, unless the closing was taken back."""
         self._closings.discard((number, closes_at))
         nodes = {node.id: node for node in self.round_engine.facts.frame.nodes}
         if number not in nodes or nodes[number].closes_at != closes_at:

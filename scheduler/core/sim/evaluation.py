@@ -51,7 +51,7 @@ class Evaluator:
     ) -> None:
         self._facts, self._layout, self._rules = facts, layout, rules
         self._history, self._window = history, window_seconds
-        #: By virtual cluster: when its jobs begin, where not all of the window's are looked at.
+        #: By virtual cluster: when its jobs begin, where not all of the window's are simulated.
         self._since = since
         self._known: dict[tuple[str, Owned], Evaluation] = {}
         #: Assignments tried, and jobs simulated for that.

@@ -1,10 +1,10 @@
-"""Attempts that fail: Philly's classes of failures, and what is done about them.
+"""Attempts that fail: Philly's classes of failures, and how the simulator treats them.
 
-Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads",
-USENIX ATC 2019, table 7: how many trials failed of each class, and its part of all time until a failure.
-Assumed here: times until a failure are exponential, with the class's mean (its part of the time over its
-part of the trials) in proportion; what a user caused fails every attempt at the same point; anything else
-strikes each attempt anew.
+Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX
+ATC 2019, table 7: how many trials failed in each class, and its part of all time until a failure. Assumed
+here: times until a failure are exponential, with the class's mean (its part of the time over its part of the
+trials) in proportion; what a user caused fails every attempt at the same point; any other failure strikes
+each attempt independently.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Failures:
     retries: int = 3
     #: Before the n-th retry a job waits n times this.
     backoff_seconds: float = 60.0
-    #: Whether causes are told apart: then what would fail again alike is not tried again.
+    #: Whether causes are distinguished: then a job that would fail again alike is not tried again.
     classify: bool = True
     classes: Sequence[FailureClass] = PHILLY
 
@@ -96,7 +96,7 @@ class Failures:
         return strike if strike is not None and not strike.cause.is_deterministic else None
 
     def is_worth_retrying(self, failure: Failure, failures: int) -> bool:
-        """Whether a job that has failed so often, this time by that, is tried again."""
+        """Whether a job that has failed `failures` times, this time by that, is tried again."""
         hopeless = self.classify and failure.cause.is_deterministic
         return not hopeless and failures <= self.retries
 

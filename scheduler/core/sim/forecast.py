@@ -1,17 +1,17 @@
 """When will each waiting job start? The rounds to come, run ahead under each view's own policy and placer.
 
 The present facts go through the simulator three times: once with every job using its whole time limit, once
-with everyone running as long as is expected, once as short as is likely (`run_times`). A job's expected start
-is that of the second run; the earliest and the latest of the three are its interval. Longer run times do not
+with each running as long as is expected, once as short as is likely (`run_times`). A job's expected start is
+that of the second run; the earliest and the latest of the three are its interval. Longer run times do not
 always mean later starts (a backfilled job may slip in because another one runs longer), so the interval is
 that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
 starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
 nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model. What an
-elastic job gains from more GPUs, or loses with fewer, is what its goodput facts say (`goodput_speeds`).
-Nodes of serving pools come and go by the curves and until the instants that are given (`pools`); without
-these they stay where they are. Deadlines of nodes that are drained, budgets, trial runs (each as long as it
-may be) and the rules of the market do what they do in the live loop; where there is much trade, that of the
-next hours (`Bounds.loan_changes`).
+elastic job gains from more GPUs, or loses with fewer, is what its goodput facts say (`goodput_speeds`). Nodes
+of serving pools come and go by the curves and until the instants that are given (`pools`); without these they
+stay where they are. Deadlines of nodes that are drained, budgets, trial runs (each as long as it may be) and
+the rules of the market do what they do in the live loop; where there is much trade, that of the next hours
+(`Bounds.loan_changes`).
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Bounds:
     """How far a forecast looks."""
 
     horizon_seconds: float = 30 * DAY_SECONDS
-    #: Of each of the three runs.
+    #: The most rounds in each of the three runs.
     rounds: int = 1_000
     #: The first rounds of the expected run come as they would in the live loop. From then on each
     #: `rounds_to_double` rounds double the time between two: what is far ahead need not be known to the
     #: second. None: they never do. The other two runs, which only bound the interval, get half of both.
     exact_rounds: int = 16
     rounds_to_double: int | None = 8
-    #: After so many changes of guarantees by loans no new loan is made: each costs like some rounds.
+    #: After this many changes of guarantees by loans no new loan is made: each costs like some rounds.
     loan_changes: int = 20
 
     @classmethod
@@ -201,7 +201,7 @@ class _Recorder:
         return max(since, at - (apart - round_seconds) / 2)
 
     def all_started(self, engine: Engine) -> bool:
-        # From the end, so that each job is looked at only until it has started.
+        # From the end, so that each job is checked only until it has started.
         while self.left and engine.progress[self.left[-1]].first_started_at is not None:
             self.left.pop()
         return not self.left

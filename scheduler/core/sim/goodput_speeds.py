@@ -1,9 +1,10 @@
 """How fast an elastic job is believed to be with more or fewer GPUs, by what was measured of its goodput.
 
-A forecast knows no truth: of a job that has goodput facts it believes that these hold to its end, at the best
-batch for the GPUs that it has. Its rate is the goodput there relative to that of its own gang, near to each
-other on the same GPU model. A job of fixed world keeps its batch, and its ranks share devices: d of W devices
-make d / W of its progress. Of every other job it is as in `Speeds`: linear, where no table knows.
+A forecast does not know the truth. It assumes that the goodput facts of a job hold to its end, at the best
+batch for the GPUs that it has. The rate of the job is the goodput there relative to that of its own gang,
+near to each other on the same GPU model. A job of fixed world keeps its batch, and its ranks share devices: d
+of W devices make d / W of its progress. The rate of every other job is as in `Speeds`: linear, where no table
+has it.
 """
 
 from __future__ import annotations

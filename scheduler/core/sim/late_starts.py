@@ -26,7 +26,8 @@ class LateStartDetector:
     def on_round(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         """Look at a round: to be called before its plan is carried out."""
         late = set()
-        # Also whoever becomes late while nothing happens here: there is no other round to look at then.
+        # Also jobs that become late while nothing happens here: there is no other round in which to check
+        # then.
         while self._due and (self._due[0][0] <= engine.now or self._due[0][0] < engine.next_instant):
             job = heappop(self._due)[1]
             if job in engine.round_engine.facts.jobs and engine.progress[job].first_started_at is None:
@@ -49,7 +50,7 @@ class LateStartDetector:
             evidence = evidence_of(reasons.get(job, ()), engine.rounds)
             head = _head_before(reasons.get(job, ()))
             if head is not None:
-                # Whoever waits behind a job waits for what that one waits for.
+                # A job that waits behind another waits for the same cause.
                 evidence = replace(evidence, cause=evidence_of(reasons.get(head, ()), engine.rounds).cause)
             self.evidence[job] = evidence
 

@@ -13,7 +13,7 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.workload import Truth
 
-#: So many losses of a job are in the facts, evenly over its lines, the latest of them always: as live.
+#: The most losses of a job in the facts, evenly over its lines and always the latest: as in the live loop.
 MOST_LOSSES = 32
 
 
@@ -54,7 +54,9 @@ class LossReporter:
                 self._note(job)
 
     def _note(self, job: JobId) -> None:
-        """Write a line, unless nothing was done since the one before; what is done again counts anew."""
+        """Write a line, unless nothing was done since the one before; repeated work replaces the
+        later lines.
+        """
         step, lines = self._progress[job].done_seconds(self._events.now), self._losses[job]
         while lines and lines[-1][0] >= step:
             lines.pop()

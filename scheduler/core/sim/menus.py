@@ -1,9 +1,9 @@
 """Assignments of cells that may suit a virtual cluster: what its jobs need, and how much of it.
 
 The shape follows from the jobs. A replica must be inside one cell, a gang with a required topology level too,
-so the largest of these says how large cells have to be; of so many GPUs, the largest such cells first is the
-best shape there is, since a cell can do whatever its parts can. What is left to try out is the number of
-GPUs in each chain.
+so the largest of these determines how large cells have to be. For a number of GPUs, the largest such cells
+first is the best shape there is, since a cell can do whatever its parts can. What is left to try out is the
+number of GPUs in each chain.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _peak(arrivals: Iterable[Arrival]) -> int:
 
 
 def shaped(chain: Chain, block: int, gpus: int) -> Owned:
-    """Return so many GPUs of a chain as cells, the largest first: up to that level, or up to nodes."""
+    """Return `gpus` GPUs of a chain as cells, the largest first: up to that level, or up to nodes."""
     found = []
     for level in range(max(block, chain.node_level), -1, -1):
         number, gpus = divmod(gpus, chain.sizes[level])
@@ -97,7 +97,7 @@ def shaped(chain: Chain, block: int, gpus: int) -> Owned:
 
 
 def coarse(layout: Layout, wants: Mapping[str, Wants], most: int) -> Iterator[Owned]:
-    """Yield assignments over the whole range, at most about so many; the least that runs every job is one.
+    """Yield at most about `most` assignments over the whole range; the least that runs every job is one.
 
     Where jobs can do with several chains, these are combinations of a few sizes in each, none included.
     """
@@ -129,7 +129,7 @@ def _ladder(chain: Chain, want: Wants) -> list[int]:
 
 
 def _thinned(sizes: Sequence[int], least: int, most: int) -> list[int]:
-    """Return so many of the sizes, the least that runs every job among them."""
+    """Return `most` of the sizes, the least that runs every job among them."""
     if len(sizes) <= most:
         return list(sizes)
     enough = [size for size in sizes if size >= least]

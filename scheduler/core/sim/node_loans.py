@@ -30,11 +30,11 @@ class Loaned(Protocol):
 
 
 class NodeLoans:
-    """Steers serving pools by their load curves, and lends or asks back whichever node is named.
+    """Steers serving pools by their load curves, and lends or asks back the nodes that are named.
 
-    A node's jobs are stopped as long before the pool has it back as the longest of their checkpoints and a
-    round take, which is how long it may be until they are told.
-    A node that is returning when all begins has its two instants already.
+    A node's jobs are stopped before the pool has it back, earlier by the longest of their checkpoints and a
+    round, which is how long it may take until the jobs are sent the stop. A node that is returning when all
+    begins has its two instants already.
     """
 
     def __init__(self, cluster: Loaned, pools: Sequence[ServingPool], events: EventQueue) -> None:
@@ -81,7 +81,7 @@ class NodeLoans:
         return True
 
     def choose(self, pool: str, count: int) -> list[NodeId]:
-        """Return which nodes of a pool go back most cheaply, and note whom that concerns."""
+        """Return which nodes of a pool go back most cheaply, and note the jobs that this concerns."""
         facts = self._cluster.round_engine.facts
         chosen = nodes_to_return(facts.frame.nodes, pool, count, facts.jobs.values(), facts.running.values())
         self.returns += chosen
@@ -99,7 +99,7 @@ class NodeLoans:
         facts, now = self._cluster.round_engine.facts, self._events.now
         if facts.running:
             self._last_use = now
-        # Curves go on for ever: nobody waits for them any more, or in vain.
+        # Curves go on for ever: no job waits for them any more, or it waits without success.
         is_over = not self._events.finite and (not facts.jobs or now - self._last_use > 2 * DAY_SECONDS)
         if is_over:
             return False
@@ -113,7 +113,7 @@ class NodeLoans:
         return bool(steering.lend or steering.ask_back)
 
     def _take(self, pause_seconds: float = 0.0) -> bool:
-        """Let pools have the nodes that nobody is on any more; others as soon as that is so."""
+        """Give pools the nodes that are empty; others as soon as they are."""
         facts, now = self._cluster.round_engine.facts, self._events.now
         held = {gpu for running in facts.running.values() for gpu in running.gpus}
         due = [
@@ -124,7 +124,7 @@ class NodeLoans:
         empty = [node.id for node in due if not any(gpu.id in held for gpu in node.gpus)]
         self._put(empty, lambda loan: replace(loan, state=SERVING, return_by=None, stops_at=None))
         if len(empty) < len(due):
-            # Whoever leaves at this very instant may do so after this; nobody else is asked of so often.
+            # A job that leaves at this very instant may do so after this; no other is checked that often.
             self._events.schedule(now + pause_seconds, partial(self._take, 1.0))
         return bool(empty)
 

@@ -46,7 +46,7 @@ class NodeUse:
             self._events.schedule(self._events.now + SAMPLE_SECONDS, self._look, repeats=True)
 
     def _look(self) -> bool:
-        """Measure, and tell the next round what is expected; return whether that is news."""
+        """Measure, and report to the next round what is expected; return whether that is news."""
         self._is_due = False
         facts = self._facts()
         lending, there = self._lending(facts), self._there(facts)

@@ -1,12 +1,12 @@
 """The private cluster of a virtual cluster: what it would have if it were alone with what it is guaranteed.
 
 HiveD (OSDI'20, section 2.2) calls it a sharing anomaly when a tenant fares worse in the shared cluster than
-it would in a private one of the same size. Here is that private one:
+it would in a private one of the same size. This is that private cluster:
 
-- Of models divided by cells: the virtual cluster's own cells and what they guarantee, no more. A cell smaller
-  than a node is a node of its own, and two cells are never near to each other by luck.
-- Of models divided by counts: whole nodes until the count is reached, which is the best shape it could have.
-- All hardware works, nobody else is there, and no opportunistic jobs are.
+- For models divided by cells: the virtual cluster's own cells and what they guarantee, no more. A cell
+  smaller than a node is a node of its own, and two cells are never near to each other by luck.
+- For models divided by counts: whole nodes until the count is reached, which is the best shape it could have.
+- All hardware works, and there are no other virtual clusters and no opportunistic jobs.
 
 CPUs and memory of a part of a node are in proportion to its GPUs.
 """
@@ -56,7 +56,7 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
     own = [job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster]
     there = {job.id for job in own}
-    # Nodes that a job avoids, or is to be on, are others here; and who is not here is not waited for.
+    # Nodes that a job avoids, or is to be on, are others here; and a job that is not here is not waited for.
     jobs = tuple(
         [
             replace(
@@ -105,7 +105,7 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
 
 
 def _whole_nodes(nodes: Iterable[Node], gpus: int) -> Iterator[Node]:
-    """Yield the largest nodes until there are so many GPUs, of the last one only a part."""
+    """Yield the largest nodes until there are `gpus` GPUs, only a part of the last one."""
     for node in sorted(nodes, key=lambda node: (-len(node.gpus), node.path, node.name)):
         if gpus <= 0:
             return
@@ -128,9 +128,9 @@ def _part_of(node: Node, gpus: Sequence[Gpu]) -> Node:
 
 
 def _seated(alone: Snapshot, running: Sequence[Running]) -> Snapshot:
-    """Return the facts with the jobs that run on GPUs of the private cluster, the largest seated first.
+    """Return the facts with the running jobs on GPUs of the private cluster, the largest placed first.
 
-    Who sits where is decided by a round in which nobody else waits.
+    A round in which no other job waits decides where each job is.
     """
     had = {job: on for on in running if on.phase == "held" for job in on.jobs}
     seated = [job for job in alone.jobs if job.id in had]

@@ -1,4 +1,4 @@
-"""Simulated jobs whose devices tell what they make of GPUs: as live, after their first whole minute alone."""
+"""Simulated jobs whose devices report how they use GPUs: as live, after their first whole minute alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.workload import Truth
 
-#: Tenant and application; jobs without one are like nobody.
+#: Tenant and application; jobs without one are like no other.
 _Class = tuple[str, str]
 
 
@@ -28,7 +28,7 @@ class ProfileReporter:
         self._facts, self._progress, self._events = facts, progress, events
         self._true: dict[JobId, Profile] = {}
         self._measured: set[JobId] = set()
-        #: Who has not been measured, by class.
+        #: The jobs that have not been measured, by class.
         self._like: dict[_Class, dict[JobId, None]] = {}
         self._of_users: dict[tuple[_Class, str], Profile] = {}
         self._of_classes: dict[_Class, Profile] = {}
@@ -42,7 +42,7 @@ class ProfileReporter:
         return replace(job, profile=self._known_of(job, None))
 
     def begin(self, job: JobId, running: Running) -> None:
-        """Its attempt begins. What is told beside others on its GPUs says nothing of it."""
+        """Begin an attempt. Figures that are measured beside others on its GPUs do not describe the job."""
         is_alone = len(running.jobs) == 1 and not self._facts().shares(running)
         if job in self._true and job not in self._measured and is_alone:
             attempt = self._progress[job].present
@@ -73,7 +73,9 @@ class ProfileReporter:
         return True
 
     def _known_of(self, job: Job, own: Profile | None) -> Profile | None:
-        """Return each figure by the job itself, else by its user's jobs that are like it, else anyone's."""
+        """Return each figure from the job itself, else from its user's jobs that are like it, else from any
+        user's.
+        """
         of_class = _class_of(job)
         return first_known([own, self._of_users.get((of_class, job.user)), self._of_classes.get(of_class)])
 

@@ -45,7 +45,7 @@ _ENDS: dict[Status, JobEvent] = {
 
 
 def _begun() -> State:
-    """Return the state of an attempt that runs: nobody waits here for nodes to be ready."""
+    """Return the state of a running attempt: attempts do not wait for nodes to be ready here."""
     state = planned(0, [GANG])
     for event in (Promoted(), PartRunning(node=GANG)):
         state, _ = step(state, event)
@@ -55,7 +55,7 @@ def _begun() -> State:
 _BEGUN = _begun()
 
 
-#: What events made of states, by all that tells the simulator's states apart: the outcome follows from it.
+#: Which states events led to, by all that distinguishes the simulator's states: the outcome follows from it.
 _TAKEN: dict[tuple[AttemptState, Part, bool, StopCause, Event], tuple[State, EndJob | None]] = {}
 
 
@@ -99,7 +99,7 @@ class Attempt:
             self.counted_at = now
 
     def pause(self, now: float, seconds: float) -> None:
-        """Make no progress for so many seconds from now on."""
+        """Make no progress for `seconds` from now on."""
         self.count(now)
         self.counted_at = max(self.counted_at, now) + seconds
         self.version += 1
@@ -157,13 +157,13 @@ class Progress:
         return attempt.counted_at + max(0.0, self.remaining - attempt.worked) / attempt.rate
 
     def change_rate(self, now: float, rate: float) -> None:
-        """Run at another rate from now on: somebody came to share the GPUs, or left."""
+        """Run at another rate from now on: a job came to share the GPUs, or left."""
         self.present.count(now)
         self.present.rate = rate
         self.present.version += 1
 
     def stop(self, now: float, cause: StopCause) -> None:
-        """Make no more progress: it was told to stop and writes its checkpoint."""
+        """Make no more progress: it has to stop and writes its checkpoint."""
         attempt = self.present
         attempt.count(now)
         attempt.version += 1
@@ -177,7 +177,7 @@ class Progress:
         return end
 
     def leave(self, now: float, *, kept: float | None = None) -> tuple[float, float]:
-        """Leave the GPUs of an attempt that has ended. Of its work, `kept` seconds remain done (None: all).
+        """Leave the GPUs of an attempt that has ended. `kept` seconds of its work remain done (None: all).
 
         Returns (seconds without progress, seconds of reference work lost).
         """

@@ -1,4 +1,4 @@
-"""What simulated rounds are told of how long jobs like those at hand ran, where a policy reads it."""
+"""The run times of similar jobs that simulated rounds see, where a policy reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.core.round.registry import POLICIES
 
 
 class RecurrenceReporter:
-    """Jobs that have ended, by whom they are like."""
+    """Jobs that have ended, by the jobs that they are like."""
 
     def __init__(self, facts: Callable[[], Facts]) -> None:
         self._facts = facts

@@ -42,9 +42,10 @@ class Stay:
     guaranteed: bool = True
     #: What it had of each of them, on average: less than 1 where it had parts.
     part: float = 1.0
-    #: Who had one of the same GPUs at the same time; while a simulation runs, who is in its allocation.
+    #: The jobs that had one of the same GPUs at the same time; while a simulation runs, those in its
+    #: allocation.
     shared_with: tuple[JobId, ...] = ()
-    #: Whose placement took its GPUs, when it was preempted or moved for someone.
+    #: The jobs whose placement took its GPUs, when it was preempted or moved for another.
     preempted_by: tuple[JobId, ...] = ()
     #: Seconds of the stay without progress: starting, restoring, writing a checkpoint.
     overhead_seconds: float = 0.0
@@ -107,7 +108,7 @@ class Sample:
     """The cluster from `at` until the next sample."""
 
     at: float
-    #: GPUs of working nodes, and those of them that someone holds.
+    #: GPUs of working nodes, and those of them that are held.
     usable_gpus: int
     held_gpus: int
     running_jobs: int

@@ -43,7 +43,7 @@ class Rules:
     speeds: Speeds = field(default_factory=Speeds)
     costs: Costs = field(default_factory=Costs)
     failures: Failures = field(default_factory=Failures)
-    #: Jobs tell of their steps, by which their run times are measured, whatever was declared.
+    #: Jobs report their steps, by which their run times are measured, whatever was declared.
     tells_steps: bool = False
     #: Whether a job that runs may be moved to other GPUs; else it stays where it is, or gives way.
     moves: bool = True

@@ -1,9 +1,9 @@
-"""How long a job will run from now on: nobody knows, so each forecast says what it assumes.
+"""How long a job will run from now on: this is unknown, so each forecast states what it assumes.
 
 A job ends at the latest with its time limit (each attempt has one of its own). Before that, the best that is
-known counts: what its steps tell; else its estimate; else how long jobs like it ran, as parts of their
-limits; else nothing, and any part of the limit is taken to be as likely as any other. What has run for a
-while is judged by those of its kind that ran at least as long, so what is left is never negative.
+known counts: its steps; else its estimate; else how long jobs like it ran, as parts of their limits; else
+nothing, and any part of the limit is taken to be as likely as any other. A job that has run for a while is
+compared with those of its kind that ran at least as long, so what is left is never negative.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RunTimes:
 
         `default_limit_seconds` stands in for the limit of a job that has none; one that outlives it is taken
         to run as long again as it has run. `rate`: how many times as fast as its own gang the job is on the
-        GPUs that it has, above 0; None: nobody knows, and a second there counts as one of its own gang.
+        GPUs that it has, above 0; None: unknown, and a second there counts as one of its own gang.
         """
         attempt = attempt_seconds(job, running, now)
         limit = job.time_limit_seconds

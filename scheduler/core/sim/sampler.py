@@ -1,4 +1,4 @@
-"""The cluster over time: who waits and what is idle, sampled after every round."""
+"""The cluster over time: which jobs wait and what is idle, sampled after every round."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ClusterSampler:
     def sample(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
         """Write down how things stand."""
         waiting = [size for size, jobs in self._waiting.items() if jobs and size]
-        # Nobody waits: then what counts is whether a job that fills a node could come.
+        # No job waits: then what counts is whether a job that fills a node could come.
         largest = max(waiting or [1, *(fleet.largest_node for fleet in cluster.fleets.values())])
         idle = stranded = 0
         for offered, nodes in capacity.idle_nodes():

@@ -37,7 +37,7 @@ class Application(Protocol):
     def max_local_batch(self) -> int: ...
 
     def progress_at(self, epoch: int) -> float:
-        """Return the progress with which so many epochs are over."""
+        """Return the progress with which this many epochs are over."""
         ...
 
     def noise(self, batch: int, epoch: int) -> tuple[float, float]:

@@ -24,7 +24,7 @@ GoodputFacts = Literal["measured", "true"]
 
 #: A batch is changed where the job stays for more than this predicted gain, as `allot.training` does.
 LEAST_GAIN = 1.05
-#: Per-GPU batches that are measured on as many nodes and replicas: further ones tell hardly more.
+#: Per-GPU batches that are measured on as many nodes and replicas: further ones add hardly anything.
 _BATCHES = 4
 
 
@@ -205,7 +205,7 @@ class ScalingJobs:
         return is_news
 
     def _time(self, state: _State) -> None:
-        """Time the present way of running, and look at the noise."""
+        """Time the present way of running, and measure the noise."""
         application = state.scaling.application
         batch = sum(state.placement) * state.local_batch * (state.accumulation + 1)
         state.noise = Noise(*application.noise(batch, state.epoch))

@@ -50,7 +50,7 @@ from scheduler.core.sim.workload import Truth
 
 
 class SimulatedCluster:
-    """Who is where, how far each job has come, and the account of every stay on GPUs."""
+    """Where each job is, how far it has come, and the account of every stay on GPUs."""
 
     def __init__(self, facts: Facts, rules: Rules, events: EventQueue) -> None:
         #: What the next round will be decided on.
@@ -77,7 +77,7 @@ class SimulatedCluster:
         self.company = Company(self, events)
         self._allocations = count(1 + max(facts.running, default=0))
         self._shares = Shares()
-        #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
+        #: How the stay on an allocation that is stopping will have ended, and the jobs for which it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     # What the plan says
@@ -102,7 +102,7 @@ class SimulatedCluster:
             self._pause_others({job for action in actions for job in action.jobs})
 
     def _pause_others(self, named: Set[JobId]) -> None:
-        """Let everyone who runs on pay for a round that changed something."""
+        """Let each job that runs on pay for a round that changed something."""
         for running in self.facts.running.values():
             for job in running.jobs:
                 attempt = self.progress[job].attempt
@@ -224,7 +224,7 @@ class SimulatedCluster:
         self._jobs.receive(job)
 
     def dismiss(self, job: JobId, outcome: str) -> None:
-        """Send a job home that has waited in vain."""
+        """End a job that has waited without success."""
         self.progress[job].outcome = outcome
         self.sampler.drop_waiting(self.progress[job].job)
         self.facts.drop_job(job)
@@ -239,7 +239,7 @@ class SimulatedCluster:
         self._scaling.report()
 
     def look(self, capacity: Capacity) -> None:
-        """Take a look at the cluster after a round, which left this capacity."""
+        """Sample the cluster after a round, which left this capacity."""
         self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.holds.in_use)
 
     def cancel(self, job: JobId) -> None:
@@ -281,7 +281,7 @@ class SimulatedCluster:
                 self._release(running.allocation)
 
     def empty(self, gpus: Set[GpuId], nodes: Set[NodeId]) -> None:
-        """Who is on these GPUs or nodes writes a checkpoint and goes on elsewhere; nominations end."""
+        """Let the jobs on these GPUs or nodes write a checkpoint and go on elsewhere; nominations end."""
         held = self.facts.running.values()
         there = [each for each in held if gpus & set(each.gpus) or nodes & set(each.nodes)]
         self._take_back_nominated(there)
@@ -444,7 +444,7 @@ class SimulatedCluster:
     def end_stopped(
         self, job: JobId, running: Running, end: StayEnd, by: tuple[JobId, ...], how: PartExited
     ) -> None:
-        """A job that was told to stop, or that was lost, has left its GPUs."""
+        """Record that a job that had to stop, or that was lost, has left its GPUs."""
         attempt = self.progress[job].present
         cause, kept = attempt.known.stop_cause, None
         if cause is StopCause.PREEMPTED:
@@ -471,7 +471,7 @@ class SimulatedCluster:
         facts, progress = self.facts, self.progress[job]
         ended = progress.exit(self._events.now, how)
         if facts.jobs[job].trial is not None and ended.outcome in GOES_ON:
-            kept = 0.0  # A trial begins anew.
+            kept = 0.0  # A trial starts again.
         started_at = progress.present.started_at
         self.steps.note(job, running)
         self._scaling.end(job)

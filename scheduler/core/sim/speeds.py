@@ -23,12 +23,12 @@ class Tables(Protocol):
     def rate(self, application: str, gpus: int, gpu_model: str, of_gpus: int | None = None) -> float | None:
         """Return the gang's rate on that model, near to each other, relative to the reference model.
 
-        With `of_gpus`, relative to a gang of so many GPUs: what resizing an elastic job gains.
+        With `of_gpus`, relative to a gang of that many GPUs: what resizing an elastic job gains.
         """
         ...
 
     def locality(self, application: str, gpus: int, nodes: int) -> float | None:
-        """Return the rate over so many nodes relative to one, or as few as can be."""
+        """Return the rate over `nodes` nodes relative to one, or as few as possible."""
         ...
 
     def interference(self, application: str, other: str, gpu_model: str, gpus: int = 1) -> float | None:

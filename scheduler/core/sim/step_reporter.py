@@ -51,7 +51,7 @@ class StepReporter:
                     self.note(job, running, after_seconds=EVERY_SECONDS)
 
     def note(self, job: JobId, running: Running, *, after_seconds: float = 0.0) -> None:
-        """Count the newest line, if so much time has passed since the last one that counted.
+        """Count the newest line, if enough time has passed since the last one that counted.
 
         `running`: where it was until now.
         """
@@ -62,7 +62,7 @@ class StepReporter:
             self._count(job, running, at=at, step=progress.done_seconds(now))
 
     def _look(self, job: JobId, attempt: Attempt) -> bool:
-        """Count a line as soon as it tells how long the job will run, which is worth a round."""
+        """Count a line as soon as it shows how long the job will run, which is worth a round."""
         facts = self._facts()
         running = facts.current.get(job)
         if running is None or self._progress[job].attempt is not attempt:

@@ -1,4 +1,5 @@
-"""What if: the same forecast for changed facts, beside the one for the facts as they are, and who pays.
+"""What if: the same forecast for changed facts, beside the one for the facts as they are, and which jobs
+start later.
 
 A change is applied to a snapshot and gives another snapshot; it never knows that it is imagined.
 """
@@ -88,7 +89,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job that nobody has submitted yet; its id must not be in use."""
+    """A job that was not submitted yet; its id must not be in use."""
 
     job: Job
 
@@ -221,7 +222,7 @@ def _subject(change: Change) -> JobId | None:
 
 
 def _shift(job: JobId, before: Forecast, after: Forecast, round_seconds: float) -> float:
-    """Return by how many seconds the job starts later; 0 where that is less than can be told."""
+    """Return by how many seconds the job starts later; 0 where the difference is too small to be reliable."""
     first, second = (_start(made.predictions, job, made.made_at) for made in (before, after))
     if first == second:
         return 0.0

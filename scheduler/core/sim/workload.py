@@ -39,9 +39,9 @@ class Truth:
     phases: tuple[Phase, ...] = ()
     #: How fast it is on whatever GPUs it has; None: by the tables, or in proportion to them.
     scaling: Scaling | None = None
-    #: How its loss falls with the seconds of work done; None: it tells of none.
+    #: How its loss falls with the seconds of work done; None: it reports none.
     loss: LossCurve | None = None
-    #: What it makes of GPUs that it has alone, which it tells as live: after a while; None: as its facts say.
+    #: How it uses GPUs that it has alone, reported as live, after a while; None: as its facts state.
     profile: Profile | None = None
     #: The parts of the CPUs and of the memory it asked for that it uses, by minute since it started, and
     #: again from the first after the last; none: all of both.
@@ -66,5 +66,5 @@ class Workload:
     arrivals: tuple[Arrival, ...]
     #: Where it came from and what was assumed to read it so, in sentences for the report.
     notes: tuple[str, ...] = ()
-    #: What of its source is not in it, or in another order: sentences with the number and the first.
+    #: What is missing of its source, or in another order: sentences with the number and the first.
     left_out: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Make an instance of arrays that anybody may have filled, and say all that is wrong with them."""
+"""Make an instance from arrays of unknown origin, and report all that is wrong with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.core.solvers.instance import Flags, Floats, Instance, Ints, Pairs
 
 #: No throughput, weight, number of steps or time is larger; such a number is a mistake of its source.
 ABSURD = 1e15
-#: A throughput below this part of the job's best counts as zero: a solver could not tell them apart.
+#: A throughput below this part of the job's best counts as zero: a solver could not distinguish them.
 NEGLIGIBLE = 1e-6
 #: How many jobs a message names before it says "and so on".
 NAMED = 20

@@ -28,9 +28,9 @@ NEARLY = 1e-7
 
 
 class MinCost(Objective):
-    """Steps per unit of money; of all shares with the best ratio those with the most steps.
+    """Steps per unit of money; among shares with the best ratio, those with the most steps.
 
-    Without SLOs only the cheapest jobs run, each where it is cheapest: that is what the ratio asks for.
+    Without SLOs only the cheapest jobs run, each where it is cheapest: the ratio asks for that.
     """
 
     agnostic_to_speed: ClassVar[bool] = True

@@ -174,7 +174,7 @@ def _short(value: Any) -> str:
 
 
 def solution_to(solution: Solution) -> dict[str, Any]:
-    """Return a solution as a JSON object; a number that is none (nobody has a claim) is null."""
+    """Return a solution as a JSON object; a number that is not finite (no job has a claim) is null."""
     instance = solution.instance
     shares, names = solution.shares, instance.names
     return {

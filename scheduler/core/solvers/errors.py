@@ -35,7 +35,7 @@ class ObjectiveError(SchedulingError):
 
 
 class PartitionError(ObjectiveError):
-    """So many parts that a gang fits into none of the models of its own."""
+    """Too many parts: a gang fits into none of the models of its own."""
 
 
 class SolverError(SchedulingError):

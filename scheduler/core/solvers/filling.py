@@ -1,8 +1,9 @@
-"""Water filling: who can not rise any more stands still, and all others rise on (paper, section 4.3).
+"""Water filling: a job that can not rise any more stands still, and all others rise on (paper, section 4.3).
 
-The paper finds who can still rise with a mixed-integer program, and its code stops early now and then. Here a
-job is at its end when its row of the linear program has a positive dual: then it can not be higher in any
-optimum. Each program ends at least one group's rise, so the fill is exact: lexicographic max-min.
+The paper finds the jobs that can still rise with a mixed-integer program, and its code stops early now and
+then. Here a job is at its end when its row of the linear program has a positive dual: then it can not be
+higher in any optimum. Each program ends at least one group's rise, so the fill is exact: lexicographic
+max-min.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scheduler.core.solvers.polytope import Polytope
 BLAMED = 1e-7
 #: A job this near to its best, relatively, is there.
 AT_BEST = 1e-9
-#: Less than this part of its best is no rise of a job.
+#: Less than this part of its best does not count as a rise of a job.
 NO_RISE = 1e-7
 
 #: How fast each group rises, given which are at their end.
@@ -45,7 +46,7 @@ def fill(polytope: Polytope, paces: Paces) -> Floats:
     while (pace := paces(water.ended)).any():
         raised = raise_levels(polytope, pace, water.progress, water.progress)
         rise = pace * raised.height
-        # What others' floors are soft by is no rise, and as a floor it could not be kept.
+        # The softness of others' floors does not count as a rise, and as a floor it could not be kept.
         progress = water.progress + (rise if (rise > NO_RISE * polytope.best).any() else 0.0)
         at_best = progress >= polytope.best * (1 - AT_BEST)
         rising = pace > 0
@@ -55,7 +56,7 @@ def fill(polytope: Polytope, paces: Paces) -> Floats:
             ending[np.argmax(np.where(rising, raised.blame, -1.0))] = True
         water = _Water(progress, water.ended | ending)
         if not (blamed & ~at_best).any():
-            # Nobody was short of GPUs, only of time: it may go on like that for as many programs as jobs.
+            # No job was short of GPUs, only of time: it may go on like that for as many programs as jobs.
             water = _skip_ahead(polytope, paces, water)
     return water.progress
 
@@ -81,7 +82,7 @@ def _skip_ahead(polytope: Polytope, paces: Paces, water: _Water) -> _Water:
 
 
 def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Water]:
-    """Yield the states in which one more group is at its best, as if there were GPUs for everybody."""
+    """Yield the states in which one more group is at its best, as if there were GPUs for all."""
     yield water
     while (pace := paces(water.ended)).any():
         rising = pace > 0

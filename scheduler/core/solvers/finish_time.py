@@ -1,11 +1,12 @@
-"""Finish-time fairness: nobody finishes much later than on its own part of the cluster (section 4.2).
+"""Finish-time fairness: no job finishes much later than on its own part of the cluster (section 4.2).
 
 K. Mahajan et al., "Themis", NSDI'20. A job's rho is the time from its submission to its end as things are,
-divided by the same on an m-th of every model. The worst rho is as small as can be.
+divided by the same on an m-th of every model. The worst rho is as small as possible.
 
-The published code solves a convex program with a general solver. Here: a rho is possible when all jobs can be
-given the throughputs that it takes, which is a linear program; and the duals of that program say, for a rho
-that is not possible, below which no rho is. So few programs lead to the optimum, with a proof that it is one.
+The published code solves a convex program with a general solver. Here a rho is possible when all jobs can be
+given the throughputs that it takes, which is a linear program. For a rho that is not possible, the duals of
+that program give a bound below which no rho is possible. So few programs lead to the optimum, with a proof
+that it is one.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ SLACK = 1e-8
 class More:
     """Rows besides those of the polytope: terms <= upper."""
 
-    #: Of the columns of the polytope, and of variables besides.
+    #: Terms over the columns of the polytope, and over further variables.
     shares: Terms
     further: Terms
     upper: Floats
@@ -41,7 +41,7 @@ class BestShares:
 
 
 def lower_bounds(polytope: Polytope, lower: Floats) -> More:
-    """Return the rows that give each job at least so much progress; none where that is zero."""
+    """Return the rows that give each job at least this progress; none where that is zero."""
     chosen = np.flatnonzero(lower > 0)
     terms = polytope.progress.only(chosen).times(-1 / lower[chosen])
     return More(terms, nothing(len(chosen)), np.full(len(chosen), SLACK - 1.0))
@@ -80,7 +80,7 @@ def best_shares(
 
 
 def within(polytope: Polytope, shares: Floats) -> Floats:
-    """Return the shares without the solver's last error: not negative, nobody above all its time or GPUs."""
+    """Return the shares without the solver's last error: not negative, no job above all its time or GPUs."""
     shares = np.maximum(shares, 0.0)
     time = polytope.time.of(shares) / polytope.size
     used = polytope.use.of(shares) / np.where(polytope.gpus > 0, polytope.gpus, 1.0)

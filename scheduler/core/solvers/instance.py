@@ -31,7 +31,7 @@ class Pairs:
 class Instance:
     """Jobs that compete for GPUs of several models; `checking.checked_instance` makes one.
 
-    A throughput is zero where a job does not run, be it only because its gang is larger than the model's
+    A throughput is zero where a job does not run, even if only because its gang is larger than the model's
     GPUs. A quantity that an instance does not give is NaN (steps) or infinite (SLO).
     """
 
@@ -52,7 +52,7 @@ class Instance:
     slo_seconds: Floats
     #: What the steps done so far would have taken on the job's own part of the cluster (Themis).
     isolated_seconds: Floats
-    #: Indices into `entities`: who the job belongs to.
+    #: Indices into `entities`: the entity of each job.
     entity: Ints
     entities: tuple[str, ...]
     entity_weight: Floats
@@ -67,7 +67,7 @@ class Instance:
 
     @property
     def runs(self) -> Flags:
-        """Tell which jobs run on any model at all."""
+        """Return which jobs run on any model at all."""
         runs: Flags = self.throughput.max(axis=1, initial=0.0) > 0
         return runs
 

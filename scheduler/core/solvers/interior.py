@@ -257,8 +257,8 @@ class _Path:
     def _towards(self, target: Floats, reward: float = 0.0) -> tuple[Floats, Floats]:
         """Return the changes of values and prices by which their products change by what is wanted.
 
-        Rows and prices are met from the beginning on, so that only the products are missing; unless the
-        height has so much more reward.
+        Rows and prices are met from the beginning on, so only the products are missing; unless the height has
+        `reward` more reward.
         """
         program, values, prices = self._program, self._of_values, self._of_prices
         pairs = self._split(target)

@@ -1,8 +1,9 @@
-"""What is left over where no job makes more of a GPU than another: the same for everybody.
+"""What is left over where no job makes more of a GPU than another: the same for all.
 
-To whom all models are alike a program of most progress in sum says only that no GPU may idle, and what its
-solver hands out is chance. So here every job gets as many GPUs (of its time) more as any other, until all its
-time is taken or none are left on the models on which it runs: the lexicographic optimum of what is added.
+For jobs to which all models are alike, a program of most progress in sum only requires that no GPU idles, and
+the solver's division is arbitrary. So here every job gets as many more GPUs (of its time) as any other, until
+all its time is taken or none are left on the models on which it runs: the lexicographic optimum of what is
+added.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from scheduler.core.solvers.instance import Flags, Floats
 from scheduler.core.solvers.polytope import Polytope
 
-#: Jobs that differ in where they run, by more sets of models than these, are not looked at.
+#: If jobs run on more different sets of models than this, what is left over is not evened.
 MOST_KINDS = 8
 #: A job is as fast on a model as on its best from this part of the rate on.
 ALIKE = 1 - 1e-9
@@ -24,7 +25,7 @@ NEAR = 1e-12
 
 
 def is_alike_everywhere(polytope: Polytope) -> bool:
-    """Tell whether every job is as fast on one model as on another, and nobody in pairs."""
+    """Return whether every job is as fast on one model as on another, and no jobs are paired."""
     best = polytope.best
     return not polytope.paired.any() and bool((polytope.rate_first >= ALIKE * best[polytope.first]).all())
 

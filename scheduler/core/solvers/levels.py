@@ -17,7 +17,7 @@ from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import one
 
 #: From this many groups on the interior point method is the faster one for one stage, and for both stages in
-#: one program; up to so many models.
+#: one program, for at most this many models.
 INSIDE_FROM, FAIR_INSIDE_FROM, MOST_MODELS = 40, 2, 24
 #: No job's shares begin lower: the way from there would be long.
 LEAST_BEGINNING = 1e-4
@@ -28,13 +28,13 @@ PENALTIES = (10.0, 1000.0)
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """How far all active jobs came together, and who kept them from going further."""
+    """How far all active jobs came together, and which groups kept them from going further."""
 
     height: float
     shares: Floats
     #: Progress of a job, by group.
     progress: Floats
-    #: How much of the responsibility for the height each group has; sums to 1. Who has a part of it can
+    #: How much of the responsibility for the height each group has; sums to 1. A group with a part of it can
     #: not rise in any optimum (complementary slackness).
     blame: Floats
 
@@ -148,8 +148,8 @@ def _back(values: Floats, chosen: Flags) -> Floats:
 def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
     """Return the shares of most progress in sum among those that raise all jobs with a pace highest.
 
-    `raise_levels` and `hand_out` are one program where the height is worth so much that it comes first. How
-    much that must be is not known before; afterwards a bound of the height tells whether it was enough.
+    `raise_levels` and `hand_out` are one program where the height has enough worth that it comes first. How
+    much that must be is not known before; afterwards a bound of the height shows whether it was enough.
     """
     if _is_for_inside(polytope, FAIR_INSIDE_FROM) and not is_alike_everywhere(polytope):
         active = pace > 0
@@ -169,8 +169,8 @@ def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
 def hand_out(polytope: Polytope, lower: Floats) -> Floats:
     """Return the shares of most progress in sum in which no job makes less than its floor.
 
-    The second stage of all objectives that only look at the worst-off: its optimum is Pareto-efficient, and
-    what is left over goes where it does most; to everybody alike where it does as much wherever it goes.
+    The second stage of all objectives that only consider the worst-off: its optimum is Pareto-efficient. What
+    is left over goes where it does most; to all alike where it does as much wherever it goes.
     """
     if (even := evened(polytope, lower)) is not None:
         return _placed(polytope, even)

@@ -42,9 +42,9 @@ class Objective(ABC):
     agnostic_to_speed: ClassVar[bool] = False
     #: Whether two jobs may share GPUs.
     shares_gpus: ClassVar[bool] = True
-    #: Whether it tells models apart by their price, even when it takes them for equally fast.
+    #: Whether it distinguishes models by their price, even when it treats them as equally fast.
     knows_prices: ClassVar[bool] = False
-    #: Whether it looks at SLOs.
+    #: Whether it considers SLOs.
     keeps_slos: bool = False
 
     def problems(self, instance: Instance) -> Iterable[Problem]:
@@ -52,7 +52,7 @@ class Objective(ABC):
         return ()
 
     def marks(self, instance: Instance) -> Floats:
-        """Return what it looks at besides throughput and gang, job × mark; unlike jobs are kept apart."""
+        """Return what it considers besides throughput and gang, job × mark; unlike jobs are kept apart."""
         return np.zeros((instance.jobs, 0))
 
     @abstractmethod
@@ -79,6 +79,6 @@ def progress_of(instance: Instance, throughput: Floats) -> Floats:
 
 
 def order_of_arrival(instance: Instance) -> Ints:
-    """Return the jobs, the oldest first; of two equally old the one listed first."""
+    """Return the jobs, the oldest first; between two equally old ones, the one listed first."""
     order: Ints = np.argsort(-instance.age_seconds, kind="stable")
     return order

@@ -4,8 +4,8 @@ Departures from the published code (stanford-futuredata/gavel):
 
 - makespan: one program in 1/makespan, which is exact; the code bisects the makespan to 5 %.
 - FIFO: the paper's program; the code (and all published FIFO curves) walks the queue greedily.
-- All that only look at the worst-off job end with a second stage (`levels.hand_out`), where the code leaves
-  what is left over to the solver's whim.
+- All that only consider the worst-off job end with a second stage (`levels.hand_out`); the code leaves the
+  division of what is left over to the solver.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Makespan(Objective):
 
 
 class MaxSumThroughput(Objective):
-    """The most steps per second in sum, whoever makes them (section 4.2; weights do not count)."""
+    """The most steps per second in sum, whichever jobs make them (section 4.2; weights do not count)."""
 
     meaning: ClassVar[str] = "steps per second of all jobs"
 
@@ -107,7 +107,7 @@ class ThroughputPerCost(Objective):
 
 
 class Fifo(Objective):
-    """Who came earlier counts more: throughput ÷ fastest, times the jobs not before it (section 4.2)."""
+    """The earlier job counts more: throughput ÷ fastest, times the jobs not before it (section 4.2)."""
 
     meaning: ClassVar[str] = "sum of throughput ÷ fastest throughput, each times the jobs not before it"
 

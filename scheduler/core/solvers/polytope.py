@@ -1,14 +1,14 @@
 """The polytope of shares: jobs that are alike as one group, one column per group or pair of groups and model.
 
-A share is the sum over a group's jobs of the parts of wall-clock time they spend on a model. What a policy
-may choose (paper, sections 3.1 and 3.2): shares are not negative, nobody is busy for more than all of its
-time, nobody takes more GPUs than there are; a pair takes its GPUs once.
+A share is the sum over a group's jobs of the parts of wall-clock time they spend on a model. A policy may
+choose shares under these constraints (paper, sections 3.1 and 3.2): shares are not negative; no job is busy
+for more than all of its time; no more GPUs are taken than there are; a pair takes its GPUs once.
 
-Jobs in a group have the same throughputs, gang and marks (what else the objective looks at). Averaging any
+Jobs in a group have the same throughputs, gang and marks (what else the objective considers). Averaging any
 optimum over their permutations leaves it an optimum, so only sums are decided on and divided evenly.
 
-Progress is what is measured: gang × throughput ÷ average throughput, so the GPUs of average speed that a job
-has the worth of. It makes jobs comparable, and its size is that of a number of GPUs.
+Progress is what is measured: gang × throughput ÷ average throughput, so the number of GPUs of average speed
+that do as much. It makes jobs comparable, and its scale is that of a number of GPUs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Block = tuple[NDArray[np.intp], Ints, Ints, Floats, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Polytope:
-    """Groups of jobs, and columns: who (a group, or two that share GPUs) on which model."""
+    """Groups of jobs, and columns: a group, or two that share GPUs, on a model."""
 
     gpus: Floats
     price: Floats
@@ -43,12 +43,12 @@ class Polytope:
     size: Floats
     group: Ints
     gang: Floats
-    #: What an objective looks at besides throughputs, group × mark.
+    #: What an objective considers besides throughputs, group × mark.
     marks: Floats
     #: Steps per second that are progress 1, by group.
     unit: Floats
-    #: Of each column: its model, its group, its other group (the same again when it is alone), the
-    #: progress of one job of each while it runs.
+    #: For each column: its model, its group, its other group (the same again when it is alone), and by group
+    #: the progress of one job while it runs.
     model: NDArray[np.intp]
     first: Ints
     second: Ints
@@ -83,7 +83,7 @@ class Polytope:
 
     @cached_property
     def best(self) -> Floats:
-        """Return the progress of a job of each group at its fastest, be it alone or in company."""
+        """Return the progress of a job of each group at its fastest, alone or in company."""
         best = np.zeros(self.groups)
         np.maximum.at(best, self.first, self.rate_first)
         np.maximum.at(best, self.second, self.rate_second)

@@ -23,7 +23,7 @@ from scheduler.core.solvers.terms import Terms, each
 #: How near bound and value must come: the geometric mean is off by this part at most.
 EXACT = 1e-7
 MOST_PROGRAMS = 60
-#: The first tangents are so many times apart.
+#: The first tangents are this many times apart.
 APART = 2.0
 
 

@@ -21,7 +21,7 @@ from scheduler.core.solvers.polytope import Polytope
 
 
 class ShortestJobFirst(Objective):
-    """The job of least remaining time first; of two alike the older one."""
+    """The job of least remaining time first; between two alike, the older one."""
 
     agnostic_to_speed: ClassVar[bool] = True
     shares_gpus: ClassVar[bool] = False
@@ -51,8 +51,8 @@ class ShortestJobFirst(Objective):
 def _one_after_the_other(rates: Floats, gang: Floats, gpus: Floats, steps: Floats, turn: Floats) -> Floats:
     """Return the shares of each job on each model; GPUs go to the first to finish, then to the next.
 
-    What is left only shrinks, so a job's time only grows: one look at a job that is up suffices to know
-    whether it still is.
+    What is left only shrinks, so a job's time only grows: checking the next job once suffices to know whether
+    it still is next.
     """
     left = gpus.copy()
     served = np.zeros(rates.shape)

@@ -1,4 +1,4 @@
-"""What came out: who spends how much of its time where, and how good that is."""
+"""The result: how much of its time each job spends where, and how good that is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SharedTime:
 
     @property
     def alike(self) -> bool:
-        """Tell whether both are the same group."""
+        """Return whether both are the same group."""
         return bool(self.first[0] == self.second[0])
 
 

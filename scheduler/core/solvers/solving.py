@@ -50,12 +50,12 @@ def solve(
 ) -> Solution:
     """Return the optimum of one of `OBJECTIVES`.
 
-    Without `aware` the policy takes all models for alike. With `sharing` it may put the instance's pairs on
-    the same GPUs. With several `parts` jobs and GPUs are dealt out to so many clusters that are solved
-    one by one (POP, module `partition`), which `seed` varies: faster for large problems, and not exact.
+    Without `aware` the policy treats all models alike. With `sharing` it may put the instance's pairs on the
+    same GPUs. With several `parts` jobs and GPUs are dealt out to this many clusters that are solved one by
+    one (POP, module `partition`), which `seed` varies: faster for large problems, and not exact.
 
-    Raises ObjectiveError for an objective that does not exist or can not do that, InstanceError when it
-    needs to know more of the jobs.
+    Raises ObjectiveError for an objective that does not exist or can not do that, InstanceError when it needs
+    to know more of the jobs.
     """
     if objective not in OBJECTIVES:
         raise ObjectiveError(

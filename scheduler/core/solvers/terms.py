@@ -37,7 +37,7 @@ class Terms:
         return Terms(self.row, self.column, self.value * factor[self.row], self.rows)
 
     def only(self, chosen: NDArray[np.intp]) -> Terms:
-        """Return some of the rows, numbered anew; `wanted` is in ascending order."""
+        """Return some of the rows, numbered from 0 again; `wanted` is in ascending order."""
         number = np.full(self.rows, -1)
         number[chosen] = np.arange(len(chosen))
         row = number[self.row]

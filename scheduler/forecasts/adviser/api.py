@@ -1,8 +1,8 @@
-"""Advice on which cells each virtual cluster should get, what elasticity saved, and who waits longer here
-than in a private cluster.
+"""Advice on which cells each virtual cluster should get, what elasticity saved, and which jobs wait longer
+here than in a private cluster.
 
-Advice and savings are for operators: they tell of all tenants' jobs. Who waits longer everybody signed in
-sees; members have it compared anew.
+Advice and savings are for operators, since they show all tenants' jobs. All signed-in users may see which
+jobs wait longer; members may start the comparison again.
 """
 
 from collections.abc import Iterable
@@ -163,7 +163,8 @@ class ElasticitySavingsList(RepresentedList):
     @extend_schema(request=ElasticityQuestion, responses={202: schemas.ElasticitySavings})
     def post(self, request: Request) -> Response:
         """Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
-        number of GPUs. Changes nothing; look at the list until its state is done. For operators."""
+        number of GPUs. Changes nothing; read the list until its state is done. For operators.
+        """
         by = _operator(request)
         given = ElasticityQuestion(data=request.data)
         given.is_valid(raise_exception=True)
@@ -189,15 +190,18 @@ class Anomalies(APIView):
 
     @extend_schema(responses=schemas.Anomalies)
     def get(self, request: Request, name: str) -> Response:
-        """The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last. It is
-        compared anew every ten minutes. Of others' jobs, names and reasons are left out."""
+        """The guaranteed jobs of a virtual cluster here and in its private cluster, as last compared. The
+        comparison is repeated every ten minutes. Names and reasons of others' jobs are left out.
+        """
         virtual_cluster = virtual_cluster_get(name)
         report = AnomalyReport.objects.filter(virtual_cluster=virtual_cluster).first()
         return Response(comparison_represented(virtual_cluster, report, viewer(request)))
 
     @extend_schema(request=ComparisonQuestion, responses={202: schemas.Anomalies})
     def post(self, request: Request, name: str) -> Response:
-        """Compare anew, over so many hours. For members of the virtual cluster's tenants, and operators."""
+        """Compare again, over this many hours. For members of the virtual cluster's tenants, and
+        operators.
+        """
         by = viewer(request)
         virtual_cluster = virtual_cluster_get(name)
         given = ComparisonQuestion(data=request.data)

@@ -1,1 +1,1 @@
-"""How virtual clusters are divided among tenants, and whom sharing costs something."""
+"""How virtual clusters are divided among tenants, and which tenants lose by sharing."""

@@ -1,4 +1,4 @@
-"""How virtual clusters are divided among their tenants, over time, and whom sharing costs something."""
+"""How virtual clusters are divided among their tenants, over time, and which tenants lose by sharing."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _paid(by: Viewer, name: str, at: datetime) -> float:
 
 
 class VirtualClusterFairnessHistory(GenericAPIView[Any]):
-    """Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see."""
+    """Minutes of the tenants in a virtual cluster that the reader may see, the oldest first."""
 
     is_heavy = True
     queryset = FairnessSample.objects.none()

@@ -22,7 +22,7 @@ _ADDED = (
     "lent", "speed_here", "speed_alone",
 )  # fmt: skip
 _ADDED_BY_MODEL = ("own_part", "entitled", "received", "traded_in", "traded_out")
-#: Of many tenants together nobody can say this.
+#: These have no meaning for many tenants together.
 _UNSAID = {
     "rho_worst": None, "rho_mean": None, "envy": 0.0, "envies": None, "gain": None, "better_off_alone": False,
     "tier": None, "guaranteed_fraction": None, "gpu_fraction": None,
@@ -100,7 +100,7 @@ def sample_of_others(row: Mapping[str, Any], paid: float) -> dict[str, Any]:
 
 
 def sample(row: FairnessSample, paid: float) -> dict[str, Any]:
-    """Return a minute of a tenant; GPUs are means over what of it was accounted for."""
+    """Return a minute of a tenant; GPUs are means over the part of it that was accounted for."""
     return {
         "at": row.at.isoformat(),
         "tenant": row.tenant,
@@ -123,7 +123,9 @@ def _fraction(useful: float, demanded: float) -> float | None:
 
 
 def fractions_since(virtual_cluster: str, since: datetime) -> dict[str, float]:
-    """Return by tenant what its jobs had of the GPU time that they demanded since then; of whom demanded."""
+    """Return which part of the GPU time that a tenant's jobs demanded since then they had, by tenant with
+    demand.
+    """
     samples = FairnessSample.objects.filter(virtual_cluster=virtual_cluster, at__gte=since)
     sums = (
         samples.order_by()

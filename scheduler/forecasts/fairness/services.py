@@ -1,4 +1,4 @@
-"""Account for rounds after they were carried out: what tenants received, and whom sharing costs something.
+"""Account for rounds after they were carried out: what tenants received, and which ones lose by sharing.
 
 The stored snapshots are taken in order, some rounds late: no round waits for this, and under a backlog some
 are left out, so that the time between two counts for the later one.
@@ -20,7 +20,7 @@ from scheduler.core.model.snapshot import Snapshot
 from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.rounds import Round, RoundState
 
-#: Of more rounds that wait so many are looked at, evenly spread and the newest included.
+#: If more rounds wait, this many are read, evenly spread and the newest included.
 MOST_AT_ONCE = 12
 _MINUTE = 60
 _SUMS = (
@@ -41,7 +41,8 @@ def account_for_rounds() -> int:
         try:
             progress = FairnessProgress.objects.select_for_update(nowait=True).get(id=1)
         except DatabaseError:
-            # Raised at once, before anything was read: whoever holds the row accounts for these rounds.
+            # Raised at once, before anything was read: the process that holds the row accounts for these
+            # rounds.
             transaction.set_rollback(True)
             return 0
         numbers = _chosen(progress.round_number)
@@ -143,7 +144,7 @@ class _Books:
             self._demand_since.pop(key, None)
             return None
         if key not in self._demand_since:
-            # A job may have come long ago and have been held: at the last account nobody wanted anything.
+            # A job may have come long ago and have been held: at the last account no job wanted anything.
             since = max(standing.demand_since, self._before) if self._before else standing.demand_since
             self._demand_since[key] = since
         self._demand_since[key] = min(self._demand_since[key], now)
@@ -312,7 +313,7 @@ def _had(standing: Standing, sums: FairnessSample) -> Bundle:
 def _represented(
     standing: Standing, sums: FairnessSample, envy: Envy, is_better_off_alone: bool
 ) -> dict[str, Any]:
-    """Return a tenant as the API tells it, to those who may see its name."""
+    """Return a tenant as the API shows it, to those who may see its name."""
     seconds = sums.seconds
     return {
         "tenant": standing.tenant,

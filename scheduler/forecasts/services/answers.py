@@ -1,4 +1,4 @@
-"""Answer what-if questions: two forecasts of the present facts, and what of them the asker may see."""
+"""Answer what-if questions: two forecasts of the present facts, and the part that the asker may see."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def answer(question_id: str) -> None:
 
 
 def give_up(question_id: str, problem: str, fields: Sequence[Mapping[str, str]] = ()) -> None:
-    """Say that a question has no answer, and why."""
+    """Record that a question has no answer, and why."""
     WhatIf.objects.filter(id=question_id).update(
         state=WhatIfState.FAILED, problem=problem, fields=list(fields)
     )

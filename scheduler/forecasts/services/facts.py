@@ -67,7 +67,7 @@ def _fact_of(budget: Budget, now: datetime) -> limits.Budget:
     )
 
 
-#: Newest attempts that are looked at, so that the query costs the same however long the history is.
+#: The most newest attempts that are read, so that the query costs the same however long the history is.
 _ATTEMPTS = 5_000
 #: Quantiles kept of each kind's run times.
 _KEPT = 101

@@ -1,4 +1,4 @@
-"""Foresee the starts of the waiting jobs after a round, keep it, and tell the pages what changed."""
+"""Predict the starts of the waiting jobs after a round, keep them, and send the pages what changed."""
 
 import time
 from collections import defaultdict
@@ -20,11 +20,11 @@ from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.watchdog import within_budget
 
-#: Forecasts kept; the newest counts, the others are for whoever wonders.
+#: Forecasts kept; the newest counts, the others are for later inspection.
 _KEPT = 5
-#: Of more changes than this, a tenant's pages hear by their next refetch.
+#: If there are more changes than this, a tenant's pages get them with their next refetch.
 _PUSHED = 200
-#: An instant that moved by less than this, or by this part of its distance, is not told anew.
+#: An instant that moved by less than this, or by this part of its distance, is not reported again.
 _STEADY_SECONDS = 10.0
 _STEADY_PART = 0.02
 
@@ -33,7 +33,7 @@ Stored = list[Any]
 
 
 def run_forecast() -> float:
-    """Make the forecast of the newest round, if something waits and there is none; return its seconds."""
+    """Make the forecast of the newest round, if a job waits and there is none; return its seconds."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     if Forecast.objects.filter(round_number=newest).exists():
         return 0.0
@@ -95,9 +95,9 @@ def stored_form(prediction: Prediction) -> Stored:
 
 
 def steadied(new: Stored, stored: Stored | None, now: float) -> Stored:
-    """Return the new prediction, or the one told before when it says the same but for a little.
+    """Return the new prediction, or the one reported before when it differs only a little.
 
-    So that pages do not flicker, and hear only what matters. Nothing that lies in the past is repeated.
+    So pages do not flicker, and get only what matters. Nothing that lies in the past is repeated.
     """
     if stored is None or new[0] != stored[0] or new[4] != stored[4]:
         return new
@@ -112,7 +112,7 @@ def steadied(new: Stored, stored: Stored | None, now: float) -> Stored:
 
 
 def prediction_of(job: Job) -> dict[str, Any]:
-    """Return what is foreseen for a job: {"prediction": ... or null, "no_prediction": why there is none}."""
+    """Return what is predicted for a job: {"prediction": ... or null, "no_prediction": why there is none}."""
     if job.state != "queued":
         return _none(f"It does not wait: it is {job.state}.")
     newest = (

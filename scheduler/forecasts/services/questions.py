@@ -1,4 +1,4 @@
-"""What-if questions: who may ask what, and how often. `answers` answers them."""
+"""What-if questions: which ones users may ask, and how often. `answers` answers them."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from tenants.selectors import Viewer
 #: Questions a person may ask in a minute, and how long an answer can be fetched.
 PER_MINUTE = 10
 KEPT = timedelta(hours=1)
-#: A question that nobody has answered after so long never will be.
+#: A question without an answer after this time will never have one.
 PATIENCE = timedelta(minutes=3)
 
 _WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -1,4 +1,4 @@
-"""A job's run time as it was declared and as its own steps tell it, beside each other."""
+"""A job's run time as it was declared and as its own steps show it, beside each other."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from scheduler.models.jobs import Job
 from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import known_throughputs
 
-#: Who is further off than this part of what is measured is told so.
+#: An estimate that is further off than this part of what is measured gets a remark.
 TOLERATED = 0.2
 
 
@@ -28,7 +28,7 @@ class RunTime:
     outlasts_limit: bool
     #: How long jobs like it ran on average; None: too few have ended.
     usual_seconds: float | None
-    #: Whom it was compared with: "size", "application" or "user"; empty: nobody.
+    #: The jobs it was compared with: "size", "application" or "user"; empty: none.
     usual_by: str
     #: How many of them ended, and how far off such estimates were, as a part of the truth.
     usual_jobs: int

@@ -89,7 +89,9 @@ def archive_for_node(node: Node, attempt: int) -> Path | None:
 
 
 def prune_archives() -> None:
-    """Remove what no job needs that has not ended, and no one used for long; and what is no archive."""
+    """Remove archives that no unfinished job needs and that were not used for long; and files that are not
+    archives.
+    """
     old = database_now() - timedelta(days=settings.CONFIG.archive_days_kept)
     for archive in _unneeded(Archive.objects.filter(used_at__lt=old)):
         _remove(archive)

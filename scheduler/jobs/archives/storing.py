@@ -114,7 +114,7 @@ def written(file: IO[bytes], piece: bytes) -> None:
 
 
 def remove_strays(known: Collection[Path]) -> None:
-    """Remove files that are no archive: of uploads that were cut off with the server, and without a row."""
+    """Remove files that are not archives: of uploads that were cut off with the server, and without a row."""
     folder: Path = settings.CONFIG.archives
     before = time.time() - 2 * UPLOAD_SECONDS
     for path in [*folder.glob(f"{_UNFINISHED}*"), *folder.glob("[0-9]*/*")]:

@@ -1,1 +1,3 @@
-"""Files that jobs leave in their checkpoint folders: listed, and handed to who may read their output."""
+"""Files that jobs leave in their checkpoint folders: listed, and handed to users who may read
+their output.
+"""

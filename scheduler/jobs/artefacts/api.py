@@ -98,7 +98,7 @@ class JobArtefactContent(APIView):
         )
         if response.status_code == 206:
             response.headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{file.size}"
-        # Checked again while it is sent (`controlplane.rights`): who may see the job may go on.
+        # Checked again while it is sent (`controlplane.rights`): it goes on while the user may see the job.
         response.may_read = partial(job_visible, job_id=job.id)  # type: ignore[attr-defined]
         return response
 

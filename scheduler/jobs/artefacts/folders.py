@@ -22,7 +22,7 @@ from django.conf import settings
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 
 Kind = Literal["file", "folder", "link", "other"]
-#: Of more names than this a folder is not listed: each page looks at all of them.
+#: A folder with more names than this is not listed: each page reads all of them.
 MOST_NAMES = 200_000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -42,7 +42,7 @@ class Entry:
 
     name: bytes
     kind: Kind
-    #: None: it is no file.
+    #: None: it is not a file.
     bytes: int | None
     #: None: the job set a time that no calendar has.
     modified_at: datetime | None
@@ -51,7 +51,7 @@ class Entry:
 def entries_of(job_id: int, parts: Sequence[bytes], *, after: bytes, most: int) -> list[Entry]:
     """Return what the folder holds behind the name `after`, by name, at most `most` entries.
 
-    A job that has left nothing has an empty folder. Raises NotFound, Conflict, and Invalid where it is no
+    A job that has left nothing has an empty folder. Raises NotFound, Conflict, and Invalid where it is not a
     folder.
     """
     try:
@@ -68,7 +68,7 @@ def entries_of(job_id: int, parts: Sequence[bytes], *, after: bytes, most: int) 
 class OpenFile:
     """A file as it was when it was opened. `tag` is another one when it has changed since."""
 
-    #: Buffered, so that who closes it waits for who reads it: they are in different threads.
+    #: Buffered, so that closing waits for reading: they are in different threads.
     file: BinaryIO
     size: int
     tag: str
@@ -91,7 +91,7 @@ class OpenFile:
 
 
 def file_open(job_id: int, parts: Sequence[bytes]) -> OpenFile:
-    """Open what is below the job's folder. Raises NotFound, Conflict, and Invalid where it is no file."""
+    """Open what is below the job's folder. Raises NotFound, Conflict, and Invalid where it is not a file."""
     *folders, name = parts
     with _opened_folder(job_id, folders) as folder:
         # Looked at before it is opened, for to open a device may do something to it; and after, for it may

@@ -43,7 +43,7 @@ def named(text: str, field: str) -> bytes:
 def parts_of(path: str) -> list[bytes]:
     """Return the names that lead from the job's folder to a file; none for the folder itself.
 
-    Raises Invalid for what could lead elsewhere, and for what is no name.
+    Raises Invalid for what could lead elsewhere, and for an invalid name.
     """
     return [_part(text) for text in path.split("/")] if path else []
 

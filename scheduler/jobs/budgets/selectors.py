@@ -264,9 +264,10 @@ def _days(since: datetime, until: datetime) -> dict[date | None, Decimal]:
 
 
 def member_get(by: Viewer, tenant_name: str, username: str, *, role: Role | None = None) -> Membership:
-    """Return a member of a tenant that the viewer may see: himself, or everybody as one of its admins.
+    """Return a member of a tenant that the viewer may see: himself, or any member as one of its admins.
 
-    `role`: what the viewer must be in any case."""
+    `role`: the role that the viewer must have in any case.
+    """
     tenant = tenant_get(by, tenant_name)
     if role is not None or by.user.username != username:
         by.require(tenant, role or Role.ADMIN)

@@ -1,8 +1,8 @@
-"""Budgets of tenants, and of members in them: their use, reported at thresholds, and enforced where who set
-them says so.
+"""Budgets of tenants, and of members in them: their use, reported at thresholds, and enforced where they are
+set to "hold".
 
-What was used is computed from the allocations, those that run included: each GPU counts from when it was
-held until it was given back, and for jobs that share it an equal part for each of them meanwhile.
+What was used is computed from the allocations, those that run included: each GPU counts from when it was held
+until it was given back, and for jobs that share it an equal part for each of them meanwhile.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
 """Input workers: started for an attempt that runs, as many as its trainer asks for, and ended with it.
 
 A worker is a job of its own that serves an attempt (`Job.serves`, decision 0083). Every few seconds each
-attempt that has input workers is looked at, and what there is is brought to what there should be. So whatever
-ended a worker, it is replaced; and whatever ended the attempt, its workers end.
-Attempts that follow one stream have their workers together (decision 0098): as many as the one wants that
-wants the most, which serve the oldest of them until it ends, and then the next.
+attempt that has input workers is checked, and their number is brought to what it should be. So whatever ended
+a worker, it is replaced; and whatever ended the attempt, its workers end. Attempts that follow one stream
+have their workers together (decision 0098): the largest number that one of them wants. These serve the oldest
+of the attempts until it ends, and then the next.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,8 @@ def _match_stream(stream: str) -> list[int]:
     workers = list(Job.objects.filter(serves_stream(stream)).exclude(state__in=JOB_FINAL).order_by("id"))
     over = [pool.attempt_id for pool in pools if pool.attempt.state not in _NOT_OVER]
     if not running:
-        # What waits for its first worker keeps none, and the pools are looked at until the last has ended.
+        # An attempt that waits for its first worker keeps none, and the pools are checked until the last has
+        # ended.
         if not workers:
             InputPool.objects.filter(attempt_id__in=over).update(is_open=False)
         return [worker.id for worker in workers if not worker.cancelling]

@@ -77,7 +77,7 @@ _RUNNING = Count("pk", filter=Q(state=JobState.RUNNING))
 
 
 def _unfinished(user: User) -> QuerySet[Job]:
-    # Input workers are no jobs of the user's: they go on and end with the job that they serve.
+    # Input workers are not the user's own jobs: they go on and end with the job that they serve.
     return Job.objects.filter(submitted_by=user, serves=None).exclude(state__in=JOB_FINAL)
 
 

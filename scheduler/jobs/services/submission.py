@@ -57,7 +57,7 @@ class FeasibleJob:
     spec: JobSpec
     tenant: str
     virtual_cluster: VirtualClusterFacts
-    #: Who submits it.
+    #: The user who submits it.
     user: str
     #: The whole array of a task; its specification names its own index.
     array: JobArray | None = None

@@ -69,7 +69,7 @@ class SubmissionFacts:
     quota: Mapping[str, int]
     quota_cpus: float | None
     quota_memory_bytes: int | None
-    #: Those for whom its admins set limits.
+    #: Users for whom the tenant's admins set limits.
     users: tuple[UserLimits, ...]
     virtual_clusters: Mapping[str, VirtualClusterFacts]
     #: Differs when the inventory does: a node's version grows with every change of it.

@@ -152,7 +152,7 @@ def _make_checkpoint_folder(home: Path, data: Path) -> None:
 def _prepare_agent(node: demo.DemoNode, folder: Path, folders: JobFolders, choices: Mapping[str, Any]) -> str:
     """Expect the node and write its agent's configuration; return the file's path.
 
-    What somebody added to the file stays, but for `choices` and where things are.
+    What a user added to the file stays, but for `choices` and where things are.
     """
     path = folder / "agents" / f"{node.name}.json"
     row = Node.objects.filter(name=node.name).first()
@@ -182,7 +182,7 @@ def _prepare_agent(node: demo.DemoNode, folder: Path, folders: JobFolders, choic
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, whole or not at all."""
+    """Write a file that no other user can read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_suffix(".draft")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -315,7 +315,7 @@ def _spec(job: demo.DemoJob) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class IsolationWords:
-    """One line, and what somebody should know beside it."""
+    """One line, and what operators should know beside it."""
 
     summary: str
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,6 @@
-"""Attempts and their progress, for a viewer who may see the job, and whose turn it is on shared GPUs."""
+"""Attempts and their progress, for a viewer who may see the job, and which job has its turn on
+shared GPUs.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -103,7 +103,7 @@ def events_between(rows: QuerySet[Event], viewer: Viewer, *, after: int, until: 
 
 
 def _data_seen(event: Event, viewer: Viewer) -> Any:
-    """What an event says in fields; of the members of a virtual cluster only the viewer's own tenants."""
+    """Return the fields of an event; for the members of a virtual cluster only the viewer's own tenants."""
     if viewer.is_operator or event.subject != "virtual_cluster" or not isinstance(event.data, dict):
         return event.data
     own = set(viewer.tenant_names)

@@ -1,6 +1,6 @@
 """Jobs as far as the viewer may see them.
 
-Members of a job's tenant and operators see it; to everybody else it does not exist.
+Members of a job's tenant and operators see it; for all others it does not exist.
 """
 
 from collections.abc import Sequence

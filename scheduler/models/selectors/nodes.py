@@ -1,4 +1,4 @@
-"""Nodes and GPU models, which everybody signed in sees; GPUs in use; since when agents are served."""
+"""Nodes and GPU models, which all signed-in users see; GPUs in use; since when agents are served."""
 
 from collections import defaultdict
 from datetime import datetime
@@ -23,7 +23,9 @@ def node_get(name: str) -> Node:
 
 
 def gpu_models() -> list[dict[str, Any]]:
-    """Return the known models with how many GPUs there are, and how many nobody holds or is nominated for."""
+    """Return the known models with the number of their GPUs, and of those that are neither held nor nominated
+    for.
+    """
     present = Q(nodes__gpus__present=True)
     here = AllocatedGpu.objects.filter(gpu=OuterRef("pk"))
     usable = Gpu.objects.filter(

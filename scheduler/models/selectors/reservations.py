@@ -14,7 +14,7 @@ def lasting_reservations() -> QuerySet[Reservation]:
 
 
 def reservations_visible(by: Viewer) -> QuerySet[Reservation]:
-    """Return what somebody may see: operators all, admins their tenants', others what they may use."""
+    """Return what a user may see: operators all, admins their tenants', others what they may use."""
     rows = Reservation.objects.select_related("tenant", "user", "virtual_cluster")
     if by.is_operator:
         return rows

@@ -1,4 +1,4 @@
-"""Virtual clusters, which everybody signed in sees, and what their policies mean jobs to have."""
+"""Virtual clusters, which all signed-in users see, and the targets that their policies compute for jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Invitations: admins make them, whoever has the link accepts, with his account or by making one."""
+"""Invitations: admins make them, and anyone who has the link accepts, with his account or by making one."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class Invitations(ListAPIView[Invitation]):
 
     @extend_schema(request=InvitationInput, responses={201: NewInvitationOutput})
     def post(self, request: Request, name: str) -> Response:
-        """Invite somebody into a tenant, by mail or by a link to hand over. For its admins.
+        """Invite a person into a tenant, by mail or by a link to hand over. For its admins.
 
-        The answer is the same whether there is somebody with this address or not.
+        The answer is the same whether there is a user with this address or not.
         """
         by = viewer(request)
         tenant = tenant_get(by, name)
@@ -127,7 +127,7 @@ class InvitationDetail(APIView):
 
 
 class _ForAnybody(APIView):
-    """For whoever has a link, signed in or not; it alone says what he may."""
+    """For anyone who has a link, signed in or not; the link alone grants the right."""
 
     permission_classes = [AllowAny]
 

@@ -10,9 +10,9 @@ DISPATCH, MAIL, WEBHOOKS, AUDIT, REPORTS = 7_001, 7_002, 7_003, 7_004, 7_005
 
 @contextmanager
 def advisory_lock(key: int) -> Iterator[bool]:
-    """Hold the right for the length of the block; False when somebody else has it.
+    """Hold the right for the length of the block; False when another process has it.
 
-    PostgreSQL's own lock of a session: whoever is killed holds it no more.
+    PostgreSQL's own lock of a session: a process that is killed no longer holds it.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])

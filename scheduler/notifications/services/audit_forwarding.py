@@ -1,8 +1,8 @@
 """Forwards the audit log: to each receiver in order and at least once, some entries at a time.
 
-How far a receiver has come is written down after it has taken entries, so that whoever is killed in between
-sends them again. A receiver that does not answer holds up nobody but itself; what it has missed is on record,
-and no more of it in memory than one batch.
+The position of a receiver is written after it has taken entries, so that a process that is killed in between
+sends them again. A receiver that does not answer holds up no other. What it has missed is on record, and no
+more of it is in memory than one batch.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One request to a webhook, or to another receiver: to an address that was looked at, signed as Standard
+"""One request to a webhook, or to another receiver: to an address that was checked, signed as Standard
 Webhooks has it (standardwebhooks.com), with no redirects, within a time and a size.
 
-Webhooks may go to what is not only for this server to reach. A name is resolved once, all its addresses
-are looked at, and the connection is made to one of those that were: a name that says something else a
+Webhooks may not go to addresses that only this server shall reach. A name is resolved once, all its addresses
+are checked, and the connection is made to one of those that were: a name that resolves to another address a
 moment later leads nowhere.
 
-A secret is made of a random seed, which is stored, and the server's own key, which is not: whoever reads
-the table can sign nothing.
+A secret is made of a random seed, which is stored, and the server's own key, which is not. So anyone who
+reads the table can sign nothing.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ def is_allowed(text: str) -> bool:
 
 
 SECRET_PREFIX = "whsec_"
-#: For so long the old secret signs beside the new one.
+#: The old secret signs beside the new one for this long.
 OVERLAP = timedelta(days=1)
 
 
@@ -129,7 +129,7 @@ def headers(webhook: Webhook, message: str, body: str, *, at: datetime) -> dict[
 
 
 def signed_headers(keys: Sequence[bytes], message: str, body: str, *, at: datetime) -> dict[str, str]:
-    """Return the headers for whoever knows one of the keys."""
+    """Return the headers for a receiver that knows one of the keys."""
     seconds = str(int(at.timestamp()))
     signed = f"{message}.{seconds}.{body}".encode()
     return {
@@ -150,7 +150,7 @@ def _key(seed: bytes) -> bytes:
 #: For all of it: name, connection, request and answer.
 TIMEOUT_SECONDS = 5.0
 REPLY_BYTES = 500
-#: Of a name's addresses, no more are tried than these.
+#: The most addresses of a name that are tried.
 _ADDRESSES_TRIED = 2
 
 
@@ -169,7 +169,7 @@ class Answer:
 
 
 def post(url: str, body: str, headers: Mapping[str, str], *, is_trusted: bool = False) -> Answer:
-    """Send it; whatever goes wrong is told in the answer. A trusted URL may lead anywhere."""
+    """Send it; the answer reports whatever goes wrong. A trusted URL may lead anywhere."""
     began = time.monotonic()
     status, reply, problem = None, "", ""
     try:

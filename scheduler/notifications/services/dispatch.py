@@ -21,7 +21,7 @@ from scheduler.wiring.clock import database_now
 
 log = logging.getLogger(__name__)
 
-#: Deliveries are listed for so long.
+#: Deliveries are listed for this long.
 DELIVERIES_KEPT = timedelta(days=30)
 _SENDERS = {"mail": send_due, "webhooks": deliver_due, "audit": forward}
 

@@ -1,7 +1,7 @@
-"""From what happened to who is told: events that nobody has looked at yet become notices and deliveries.
+"""From events to their recipients: events that were not read yet become notices and deliveries.
 
-An event is its own outbox, written with the change it tells of. One transaction takes the oldest, writes
-what follows from them and marks them: killed in the middle, it has done nothing, and is done again.
+An event is its own outbox, written with the change that it reports. One transaction takes the oldest, writes
+what follows from them and marks them. If it is killed in the middle, it has done nothing, and is done again.
 """
 
 import json
@@ -22,14 +22,14 @@ from tenants.models import Membership, Role, User
 #: Events taken at once, and taken in one call: what is left is for the next.
 _AT_ONCE = 500
 _MOST = 5_000
-#: A delivery that fails is tried again for so long.
+#: A delivery that fails is tried again for this long.
 TRIED_FOR = timedelta(days=1)
 
 
 def write_notifications() -> int:
     """Write the notices of what happened since the last call; return how many events that were."""
     handled = 0
-    # One at a time, so that webhooks hear of things in the order of their events.
+    # One at a time, so that webhooks get things in the order of their events.
     with advisory_lock(DISPATCH) as is_mine:
         while is_mine and handled < _MOST and (count := _tell_some()):
             handled += count
@@ -67,7 +67,7 @@ def delivery_of(webhook: Webhook, topic: str, body: str, *, at: datetime) -> Del
 
 
 def _may_hear(webhook: Webhook, notice: Notice) -> bool:
-    """Whether the webhook may hear of it: the operators' of all, a tenant's of what is the tenant's."""
+    """Whether the webhook may get it: the operators' webhooks all, a tenant's what belongs to the tenant."""
     return webhook.tenant_id is None or (notice.tenant is not None and webhook.tenant_id == notice.tenant.id)
 
 
@@ -82,7 +82,7 @@ def _write_mail(notices: Sequence[Notice]) -> None:
 
 
 class _Readers:
-    """Who wants which of some notices by e-mail, and may see it."""
+    """Which users want which of some notices by e-mail, and may see them."""
 
     def __init__(self, notices: Sequence[Notice]) -> None:
         owners = {notice.job.submitted_by_id for notice in notices if notice.job}
@@ -94,7 +94,7 @@ class _Readers:
     def of(self, notice: Notice) -> Iterable[User]:
         if notice.job is not None:
             owner = notice.job.submitted_by
-            # Whoever left a tenant hears no more of it.
+            # A user who left a tenant gets no more of it.
             may_see = owner.is_operator or (notice.job.tenant_id, owner.pk) in self._members
             # People want to know when it began; programs may want to know whenever it begins again.
             is_news = notice.data.get("is_first_start", True)

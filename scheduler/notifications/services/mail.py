@@ -1,4 +1,4 @@
-"""E-mail: what there is to tell a user, gathered for some seconds and sent as one plain text.
+"""E-mail: the notices for a user, gathered for some seconds and sent as one plain text.
 
 At least once: a mail is given its notices and its id first, then it is sent, then they are deleted. What a
 killed process may have sent already goes out again, as it was and with the same Message-ID.
@@ -28,12 +28,12 @@ from tenants.selectors import Viewer
 
 log = logging.getLogger(__name__)
 
-#: What happens within some seconds goes into one mail, and nobody gets more than one a minute.
+#: Events within some seconds go into one mail, and no user gets more than one mail a minute.
 GATHERED_FOR = timedelta(seconds=5)
 APART = timedelta(minutes=1)
 #: Waits after the first, second... failure in a row.
 WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60))
-#: What could not be sent for so long is news no more.
+#: A mail that could not be sent for this long is no longer news.
 KEPT = timedelta(days=1)
 _USERS_AT_ONCE = 100
 #: Of more notices, the mail says how many there are.
@@ -73,7 +73,7 @@ def send_one(
 
 
 def _due(now: datetime) -> QuerySet[EmailNotice, Any]:
-    """Return whom there is something to tell now, as (user id, time of the oldest notice)."""
+    """Return the users who have notices to send now, as (user id, time of the oldest notice)."""
     may = Q(user__notifications=None) | Q(user__notifications__mail_not_before=None)
     may |= Q(user__notifications__mail_not_before__lte=now)
     rows = EmailNotice.objects.filter(may).order_by().values_list("user_id")
@@ -141,9 +141,9 @@ def _text(notices: Sequence[EmailNotice]) -> str:
 
 @transaction.atomic
 def invite(*, by: Viewer, tenant: Tenant, role: Role, email: str, days: int) -> tuple[Invitation, str | None]:
-    """Invite somebody; return the invitation, and its link unless that went by mail.
+    """Invite a person; return the invitation, and its link unless that went by mail.
 
-    A link that was mailed is told to nobody else, so that whoever has it reads the mail at that address.
+    A link that was mailed is shown nowhere else, so that anyone who has it reads the mail at that address.
     """
     mailed = bool(email) and is_mail_configured()
     invitation, secret = invitation_create(

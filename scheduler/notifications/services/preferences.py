@@ -16,7 +16,7 @@ from tenants.selectors import Viewer
 from tenants.services import address_change
 
 _SALT = "email-address"
-#: A link in a mail is good for so long.
+#: A link in a mail is valid for this long.
 _CONFIRMED_WITHIN = timedelta(days=1)
 _ASKED_APART = timedelta(minutes=1)
 
@@ -44,9 +44,10 @@ def settings_change(*, by: Viewer, **changes: Any) -> dict[str, Any]:
 
 
 def address_set(*, by: Viewer, address: str) -> bool:
-    """Take a new address; return whether it counts already.
+    """Set a new address; return whether it counts already.
 
-    Where mail can be sent, it counts once its reader has confirmed it: nobody is made to get another's mail.
+    Where mail can be sent, it counts once its reader has confirmed it: no user can direct his mail to
+    another's address.
     """
     if not address or not is_mail_configured():
         address_change(by=by, address=address)

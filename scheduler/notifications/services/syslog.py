@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 5.0
 #: "Log audit".
 _FACILITY = 13
 _INFORMATIONAL, _WARNING = 6, 4
-#: Private enterprise number that is set aside for whoever has none of his own.
+#: Private enterprise number that is reserved for those without one of their own.
 _ENTERPRISE = 32473
 #: A datagram of more is not sent at all.
 _DATAGRAM_BYTES = 8_000
@@ -44,8 +44,8 @@ def message(entry: dict[str, Any]) -> bytes:
 def send(receiver: Receiver, entries: Sequence[dict[str, Any]]) -> None:
     """Send entries in their order; raise OSError unless the other side has them all.
 
-    By UDP nobody can know that. By TCP and TLS it is known that the other side's system has taken them:
-    it closes after all of it was read, or has at least acknowledged every byte.
+    UDP cannot confirm that. TCP and TLS confirm that the other side's system has taken them: it closes after
+    all of it was read, or has at least acknowledged every byte.
     """
     if receiver.scheme == "syslog+udp":
         _send_datagrams(receiver, entries)

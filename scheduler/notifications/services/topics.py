@@ -1,4 +1,4 @@
-"""What may be told, and in what words: from an event's row to a notice."""
+"""What may be reported, and in what words: from an event's row to a notice."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ TOPICS: Mapping[str, str] = {
     "node.lost": "a node stopped reporting",
     "node.cordoned": "a node accepts no new jobs",
 }
-#: Nobody's but the operators'.
+#: For operators only.
 CLUSTER_TOPICS = ("node.lost", "node.cordoned")
 #: What a job may ask for by `notify.email`.
 EMAIL_TOPICS: Mapping[str, tuple[str, ...]] = {
@@ -53,7 +53,7 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something to tell. `text` says it in sentences, `data` (JSON-ready, small) in fields."""
+    """A notice. `text` states it in sentences, `data` (JSON-ready, small) in fields."""
 
     topic: str
     at: datetime
@@ -84,7 +84,7 @@ def link(path: str) -> str:
 
 
 def notices_of(events: Sequence[Event]) -> list[Notice]:
-    """Return what there is to tell of the events, in their order; of some there is nothing."""
+    """Return the notices of the events, in their order; some events have none."""
     jobs = Job.objects.select_related("tenant", "virtual_cluster", "submitted_by").in_bulk(
         {event.job_id for event in events if event.job_id is not None}
     )
@@ -100,7 +100,7 @@ def notices_of(events: Sequence[Event]) -> list[Notice]:
     for event in events:
         notice: Notice | None = None
         if event.job_id is not None:
-            # The platform starts and ends input workers, which is no news.
+            # The platform starts and ends input workers, so these need no notice.
             if (job := jobs.get(event.job_id)) and job.serves_id is None:
                 attempt = attempts.get(event.subject_id) if event.subject == "attempt" else None
                 notice = _of_job(event, job, attempt, failures.get(job.id, ""))

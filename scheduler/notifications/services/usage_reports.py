@@ -28,7 +28,7 @@ SETTLED_AFTER = timedelta(hours=1)
 _SHORTEST = timedelta(days=7)
 #: Message-IDs are made of it, so that a mail that goes out again has the same one.
 _MESSAGES = uuid.UUID("8a1c5f0e-6f0b-4b43-9d4f-0c1e2a7f3b57")
-#: Makes the text of a report and its CSV file: of a tenant or the cluster (None), between two instants.
+#: Makes the text of a report and its CSV file, for a tenant or the cluster (None), between two instants.
 Contents = Callable[[Viewer, Tenant | None, datetime, datetime], tuple[str, str]]
 
 
@@ -46,7 +46,7 @@ def end(period: str, begin: datetime) -> datetime:
 
 
 def may_have(by: Viewer, tenant: Tenant | None) -> bool:
-    """Whether somebody may have reports of a tenant, or of the cluster (None)."""
+    """Whether a user may have reports of a tenant, or of the cluster (None)."""
     return by.is_operator if tenant is None else by.may(tenant, Role.ADMIN)
 
 
@@ -108,7 +108,7 @@ def _is_over(row: UsageSubscription, now: datetime) -> bool:
 
 
 def _send(row: UsageSubscription, contents: Contents) -> bool:
-    """Send one report, and write down that it was; end the subscription of somebody who may not have it."""
+    """Send one report, and record that it was sent; end the subscription of a user who may not have it."""
     by = viewer_of(row.user)
     if not row.user.is_active or not may_have(by, row.tenant):
         row.delete()

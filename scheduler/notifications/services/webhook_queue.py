@@ -1,7 +1,7 @@
 """Sending to webhooks: several at once, each in the order of its messages and held back by its own failures.
 
-At least once: a webhook is taken for a while, its oldest message is sent, how that ended is written down.
-Whoever is killed in between leaves it to be taken again, and the same message goes out with the same id.
+At least once: a webhook is taken for a while, its oldest message is sent, and the result is written down. If
+the process is killed in between, the webhook is taken again, and the same message goes out with the same id.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ from scheduler.wiring.clock import database_now
 
 #: Webhooks that are sent to at the same time.
 _SIDE_BY_SIDE = 16
-#: So long a webhook stays with whoever took it for a try.
+#: How long a webhook stays with the process that took it for a try.
 _TAKEN_FOR = timedelta(seconds=4 * TIMEOUT_SECONDS)
 #: How often new work is looked for while sends are under way.
 _LOOK_SECONDS = 0.5
 #: Waits after the first, second... failure in a row; then always the last of them.
 WAITS = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1_800, 3_600))
-#: After so many failures a message no longer holds back those behind it.
+#: After this many failures a message no longer holds back those behind it.
 _IN_ORDER_TRIES = 3
-#: A webhook that failed for so long, and never succeeded meanwhile, is switched off.
+#: A webhook that failed for this long, and never succeeded meanwhile, is switched off.
 DISABLED_AFTER = timedelta(days=5)
 #: The receiver states that it no longer exists.
 _GONE = 410
@@ -75,7 +75,7 @@ def _due(now: datetime) -> QuerySet[Webhook]:
 def _take(most: int) -> list[Delivery]:
     """Take webhooks for a while; return the next delivery of each."""
     now = database_now()
-    # Who waited longest first, so that none is passed over for ever.
+    # The webhook that waited longest first, so that none is passed over for ever.
     rows = _due(now).select_for_update(skip_locked=True).order_by("taken_until", "id")
     webhooks = list(rows[:most]) if most else []
     Webhook.objects.filter(id__in=[webhook.id for webhook in webhooks]).update(taken_until=now + _TAKEN_FOR)
@@ -141,7 +141,7 @@ def _disable(webhook: Webhook, why: str, now: datetime) -> None:
         subject_id=webhook.id,
         tenant_id=webhook.tenant_id,
         actor="webhooks",
-        # Not its address: who knows that may post there in many a service, and all members see events.
+        # Not its address: many services let anyone post who knows it, and all members see events.
         message=f"Webhook {webhook.id} ({webhook.title or 'untitled'}) was switched off: {why}.",
         data={"title": webhook.title},
     )

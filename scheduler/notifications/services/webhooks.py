@@ -1,4 +1,4 @@
-"""Webhooks: who may have some, and what is changed about them."""
+"""Webhooks: which users may have some, and how they change them."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
 
-#: Of a tenant, and of the operators.
+#: The most webhooks of a tenant, and of the operators.
 MOST_WEBHOOKS = 10
 TEST = "test"
 
@@ -95,7 +95,7 @@ def webhook_remove(*, by: Viewer, webhook: Webhook) -> None:
 
 @transaction.atomic
 def secret_rotate(*, by: Viewer, webhook: Webhook) -> tuple[Webhook, str]:
-    """Return a new secret; the one of before signs beside it for a day, so that receivers can be told."""
+    """Return a new secret; the former one signs beside it for a day, so that receivers can be changed."""
     require_owner(by, webhook.tenant)
     webhook = _locked(webhook)
     webhook.old_seed, webhook.seed = bytes(webhook.seed), new_seed()

@@ -1,10 +1,10 @@
 """The centre of what max-min fairness leaves open: where an interior point method ends.
 
 Max-min fairness only fixes the shares of the worst-off. The published code solves it with an interior point
-method (ECOS), which comes out near the analytic centre of all optima: of all of them the one with the largest
-product of all shares and of all that is left of time, GPUs and levels. It is found here by following the same
-path, so that published completion times can be compared. Jobs that are alike have equal shares there, so a
-group counts for as many factors as it has jobs.
+method (ECOS), which comes out near the analytic centre of all optima: the one with the largest product of all
+shares and of all that is left of time, GPUs and levels. It is found here by following the same path, so that
+published completion times can be compared. Jobs that are alike have equal shares there, so a group counts for
+as many factors as it has jobs.
 
 This is for comparisons only: the centre gives time to models where a job does little, and is not
 Pareto-efficient. The path is that of S. Wright, "Primal-Dual Interior-Point Methods", SIAM 1997, chapter 5.
@@ -84,7 +84,7 @@ def _rows(polytope: Polytope, weight: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _begin(polytope: Polytope, rows: Floats, upper: Floats, row_count: Floats, value_count: Floats) -> _Point:
-    """Return a point inside: everybody has a little of everything."""
+    """Return a point inside: each job has a little of each model."""
     part = 0.5 * min(
         (polytope.gpus / np.maximum(polytope.use.of(value_count[:-1]), 1e-300))[polytope.gpus > 0].min(),
         (polytope.size / polytope.time.of(value_count[:-1])).min(),

@@ -1,9 +1,9 @@
 """AlloX as Gavel re-implements it: jobs of one GPU, matched to GPUs and places in their queues.
 
-T. Le et al., "AlloX", EuroSys 2020 (the platform's own is `core.policies.allox.policy`). Whoever has a GPU
+T. Le et al., "AlloX", EuroSys 2020 (the platform's own is `core.policies.allox.policy`). A job that has a GPU
 keeps it. All others are matched to the GPUs without a job: k-th from the end on one costs k times the job's
-time there. The first of each GPU's queue starts. Which of equally good matchings is found decides who waits,
-so every place of every GPU is a column here as in the published code, though equal ones could be one.
+time there. The first of each GPU's queue starts. Which of equally good matchings is found decides which jobs
+wait, so every place of every GPU is a column here as in the published code, though equal ones could be one.
 """
 
 from __future__ import annotations

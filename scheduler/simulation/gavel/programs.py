@@ -1,12 +1,12 @@
 """Shares from linear programs: the objectives of `core.solvers`, as Gavel's simulator asks them.
 
-A policy that takes all models for alike believes in a rate of 1, or of each job's rate on the reference model
-where the end of jobs matters, on models on which the job does not run too; so it may give such a job time
-that nobody can use. That is the published baseline.
+A policy that treats all models alike believes in a rate of 1, or in each job's rate on the reference model
+where the end of jobs matters, also on models on which the job does not run; so it may give such a job time
+that it cannot use. That is the published baseline.
 
-The optimum leaves much open. `core.solvers` hands out the rest where it does most; the published
-code leaves it to an interior point method, which comes out near the centre. Objectives are equal, shares are
-not, and completion times differ by a few percent (docs/reproduction.md).
+The optimum leaves much open. `core.solvers` hands out the rest where it does most; the published code leaves
+it to an interior point method, which comes out near the centre. Objectives are equal, shares are not, and
+completion times differ by a few percent (docs/reproduction.md).
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from scheduler.simulation.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
-#: Two jobs share GPUs only when together they are so much faster than one alone.
+#: Two jobs share GPUs only when together they are this much faster than one alone.
 WORTH_SHARING = 1.5
 
 
 class FastestFirst:
-    """Each job on the model on which it is fastest of those with room. Dealt out anew at each decision.
+    """Each job on the model with room on which it is fastest. Dealt out again at each decision.
 
     With sharing, those that found no room then join the job with which they do best; the first that finds
     none ends it, as ends everything at the head of a queue.
@@ -34,7 +34,7 @@ class FastestFirst:
         placed: dict[Unit, int] = {}
         queue = list(standing.jobs)
         while queue and any(count > 0 for count in room):
-            # Who does not fit is left out: it does not share GPUs either.
+            # A job that does not fit is left out: it does not share GPUs either.
             number = queue.pop(0)
             job = standing.jobs[number]
             models = [model for model in by_name(cluster) if room[model] >= job.gang]
@@ -106,8 +106,8 @@ class PublishedAnyModel:
     """What the published code does instead of `AnyModel`, of which all published FIFO curves are.
 
     It draws a model and then takes the last one of the list (by name: V100, then P100, then K80), whether the
-    gang fits there or not; when that one is full, it strikes the model that was drawn off the list. Who is at
-    the head takes the place of who ended without a look at what else is in use there.
+    gang fits there or not; when that one is full, it strikes the model that was drawn off the list. The job
+    at the head takes the place of the job that ended, whatever else is in use there.
     """
 
     knows_speeds: ClassVar[bool] = False

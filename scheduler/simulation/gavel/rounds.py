@@ -1,18 +1,19 @@
 """The clock of Gavel's published simulator: rounds of 360 s, shares at most every 1,920 s.
 
-What it does, and the ordinary simulator does not:
+Unlike the ordinary simulator it has these rules:
 
 - A round lasts until the last of its jobs has done its part, which is as many whole steps as fit into the
-  round or all that are left. Whoever is done earlier leaves its GPUs idle until then.
-- Shares are decided on anew at the end of a round when jobs came or went, and the last time is long enough
-  ago, or was at time 0. Who came since then has no share, but may keep others from GPUs that are left over.
+  round or all that are left. A job that is done earlier leaves its GPUs idle until then.
+- Shares are decided on again at the end of a round when jobs came or went, and the last time is long enough
+  ago, or was at time 0. A job that came since then has no share, but may keep others from GPUs that are left
+  over.
 - Stopping, moving and starting cost nothing.
 
 Four oddities of the published code change results, and so are kept. The time that a round is believed to have
 taken runs from the end of the round before, though nothing may have run in between. Steps are dealt out to
 the GPUs of a gang, and a round in which one of them gets none has done nothing; a job fails at the fifth such
-round in a row. Two jobs in a pair are both as late as the later one. And when nothing runs and nobody else is
-to come, the last decision counts as made at time 0.
+round in a row. Two jobs in a pair are both as late as the later one. And when nothing runs and no other job
+is to come, the last decision counts as made at time 0.
 
 `Rules` are the departures from all that; without any, results are those of the published code to the second,
 where shares do not depend on a solver.
@@ -40,21 +41,21 @@ class Shares(Protocol):
 
     @property
     def knows_speeds(self) -> bool:
-        """Tell whether models are filled in their order; else in a new order each round."""
+        """Return whether models are filled in their order; else in a new order each round."""
         ...
 
     @property
     def sharing(self) -> bool:
-        """Tell whether two jobs may share GPUs."""
+        """Return whether two jobs may share GPUs."""
         ...
 
     @property
     def strict(self) -> bool:
-        """Tell whether GPUs of which nobody has a share stay idle."""
+        """Return whether GPUs of which no job has a share stay idle."""
         ...
 
     def decide(self, standing: Standing) -> Mapping[Unit, Sequence[float]]:
-        """Return shares by unit and model; who is not named has none."""
+        """Return shares by unit and model; a unit that is not named has none."""
         ...
 
 
@@ -68,9 +69,9 @@ class Rules:
     order: Literal["published", "fixed", "shuffled"] = "published"
     #: One list of turns for all models, as in the paper's algorithm 1, instead of one model after the other.
     one_list: bool = False
-    #: Who came since shares were decided on runs on GPUs that are left over.
+    #: Jobs that came since shares were decided on run on GPUs that are left over.
     newcomers: bool = False
-    #: Pairs of which nobody has a share run on GPUs that are left over, too.
+    #: Pairs that have no share run on GPUs that are left over, too.
     leftover_pairs: bool = True
     #: What a start on other GPUs than in the round before takes of a round.
     start_seconds: float = 0.0
@@ -120,8 +121,8 @@ class Outcome:
     #: Leases that were renewed, of those that could have been.
     renewed: int
     renewable: int
-    #: All that were wanted have ended; else the run was told to end, nothing could run any more, or the
-    #: policy found no shares, and says why.
+    #: All that were wanted have ended; else the run was ended, nothing could run any more, or the policy
+    #: found no shares, and says why.
     complete: bool = True
     without_shares: str = ""
 
@@ -222,7 +223,7 @@ class GavelRounds:
         elif self._next < len(self._arrivals):
             state.now = max(state.now, self._arrivals[self._next].arrived_at)
         else:
-            # Nobody could run though it was decided on anew: nobody ever will.
+            # No job could run though it was decided on again: none ever will.
             self._stuck = state.decided_at == state.now and not state.changed
             state.decided_at, state.changed = 0.0, True
 
@@ -267,7 +268,7 @@ class GavelRounds:
         return ended
 
     def _lose(self, done: _Running) -> list[int]:
-        """Nobody did anything; return the job when that was once too often."""
+        """No job did anything; return the job when that was once too often."""
         self._state.changed = True
         if len(done.unit) > 1:
             return []
@@ -288,7 +289,7 @@ class GavelRounds:
         )
 
     def _let_in(self) -> None:
-        """Let in everybody who has arrived by now."""
+        """Let in all jobs that have arrived by now."""
         arrived: dict[int, RoundJob] = {}
         now, arrivals = self._state.now, self._arrivals
         while self._next < len(arrivals) and arrivals[self._next].arrived_at <= now:
@@ -402,6 +403,6 @@ class GavelRounds:
 
 
 def _every_gpu_works(steps: float, gang: int) -> bool:
-    """Tell whether each GPU of a gang has a step to do; the last one does what division leaves over."""
+    """Return whether each GPU of a gang has a step to do; the last one does what division leaves over."""
     part = steps // gang
     return part * (gang - 1) < steps and (gang == 1 or part > 0)

@@ -22,7 +22,7 @@ from scheduler.simulation.gavel.rounds import Course, GavelRounds, Outcome, Rule
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
 
-#: Seconds of a round unless told otherwise.
+#: The default length of a round, in seconds.
 ROUND_SECONDS = 360.0
 
 
@@ -295,7 +295,7 @@ class _Recorder:
         )
 
     def stays(self, outcome: Outcome) -> list[Stay]:
-        """Return all stays; who still runs at the end is said to."""
+        """Return all stays; those of jobs that still run at the end are marked so."""
         for unit in list(self._open):
             self._close(unit, "running")
         ended = {number: course for number, course in outcome.courses.items() if course.ended_at is not None}

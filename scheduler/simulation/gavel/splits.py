@@ -10,7 +10,7 @@ from scheduler.simulation.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
 
 def even_parts(cluster: Cluster, gang: int, units: int) -> tuple[float, ...]:
-    """Return what one of so many units gets: an equal part of each model, and at most all of its time."""
+    """Return what one of `units` units gets: an equal part of each model, and at most all of its time."""
     parts = [gpus / units / gang for gpus in cluster.gpus]
     most = max(sum(parts), 1.0)
     return tuple([part / most for part in parts])

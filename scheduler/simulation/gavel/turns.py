@@ -1,12 +1,12 @@
-"""Whose turn it is, by how much of its share each unit has had on each model since shares were decided on.
+"""Which unit has its turn, by how much of its share each has had on each model since shares were decided on.
 
-A unit's priority on a model is its share there divided by the part it had of all time that anybody had there
-since the last reset. Every unit starts with half a round, so that the first turns go by share. Deficits, what
-a unit missed up to the last reset, only decide between equal priorities (paper, section 5; the published
-code keeps all of this by model, not in one list as the paper's algorithm 1 does).
+A unit's priority on a model is its share there divided by its part of all time that units had there since the
+last reset. Every unit starts with half a round, so that the first turns go by share. Deficits, what a unit
+missed up to the last reset, only decide between equal priorities (paper, section 5; the published code keeps
+all of this by model, not in one list as the paper's algorithm 1 does).
 
-One oddity is kept: a pair that is new starts with nothing, not with half a round, so at its first reset it
-seems to have missed half a round, and is before single jobs where GPUs are left over.
+One oddity is kept: a new pair starts with nothing, not with half a round, so at its first reset it seems to
+have missed half a round, and is before single jobs where GPUs are left over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEVER_RAN = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who has the next turn on a model. Those without a share yet only keep GPUs from others."""
+    """The job with the next turn on a model. Jobs without a share yet only keep GPUs from others."""
 
     unit: Unit
     gang: int
@@ -59,7 +59,7 @@ class Turns:
         #: Whether shares were decided on since it came up, and whether it is still there.
         self._decided = np.zeros(0, dtype=np.bool_)
         self._present = np.zeros(0, dtype=np.bool_)
-        #: Time that anybody had, by model.
+        #: Time that units had, by model.
         self._total = [0.0] * models
         self._row: dict[Unit, int] = {}
 
@@ -105,19 +105,19 @@ class Turns:
             del self._row[self._unit(row)]
         self._present &= ~ended
         if 2 * len(self._row) < len(self._first):
-            # Rows of who has gone are let go of from time to time: with pairs there are very many.
+            # Rows of jobs that have gone are dropped from time to time: with pairs there are very many.
             kept = self._present
             for name in _COLUMNS:
                 setattr(self, name, getattr(self, name)[kept])
             self._row = {self._unit(row): row for row in range(len(self._first))}
 
     def credit(self, unit: Unit, model: int, seconds: float) -> None:
-        """A unit had so much time on a model."""
+        """Count the time that a unit had on a model."""
         self._received[self._row[unit], model] += seconds
         self._total[model] += seconds
 
     def settle(self, elapsed_seconds: float) -> None:
-        """Take down what everybody missed since the last reset, and begin anew."""
+        """Record what each job missed since the last reset, and start again."""
         had = self._received - self._start
         due = np.where(self._decided[:, None], self._share * elapsed_seconds, 0.0)
         self._deficit += due - had
@@ -140,9 +140,9 @@ class Turns:
         newcomers: bool = False,
         leftover_pairs: bool = True,
     ) -> dict[int, list[Choice]]:
-        """Return who runs next, by model, in the order in which they were taken.
+        """Return which jobs run next, by model, in the order in which they were taken.
 
-        With `leftovers` GPUs that nobody has a share of go to whoever missed most; else they stay idle.
+        With `leftovers` GPUs of which no job has a share go to those that missed most; else they stay idle.
         With `one_list` models are not filled one after the other. With `newcomers` jobs that arrived since
         shares were decided on run on leftovers; else they only keep others from them. Without
         `leftover_pairs` only single jobs get what is left over.
@@ -234,8 +234,8 @@ class Lease:
 def leases_of(chosen: Mapping[int, Sequence[Choice]], before: Mapping[Unit, Lease]) -> dict[Unit, Lease]:
     """Return the leases of a round; those without a share get none, though they kept others from GPUs.
 
-    Who has the turn runs on the GPUs of the last round where that is possible, else on the first free ones.
-    Larger gangs choose first.
+    A job that has the turn runs on the GPUs of the last round where that is possible, else on the first free
+    ones. Larger gangs choose first.
     """
     leases: dict[Unit, Lease] = {}
     for model, choices in chosen.items():

@@ -79,7 +79,7 @@ class DrawnJob:
 
 
 def is_gavel(text: str) -> bool:
-    """Tell whether `--generate` means this generator and not a file."""
+    """Return whether `--generate` means this generator and not a file."""
     return text == NAME or text.startswith(f"{NAME}:")
 
 

@@ -1,4 +1,4 @@
-"""What each measure means, as the page says it; docs/simulator-report.md says the same."""
+"""What each measure means, as the page states it; docs/simulator-report.md states the same."""
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (

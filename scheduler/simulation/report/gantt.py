@@ -1,4 +1,4 @@
-"""The Gantt chart of one policy: who was on which GPU when, and who took whose place."""
+"""The Gantt chart of one policy: which job was on which GPU when, and which job took whose place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler.simulation.report.palette import INK, OTHER, PAPER, RULE, SERIES
 from scheduler.simulation.report.quantities import time_unit
 from scheduler.simulation.report.rendering import WIDE, Drawing, add_legend
 
-#: More are not told apart; the chart then shows some nodes, for some time, and says so.
+#: The most GPUs that are drawn; beyond it the chart shows some nodes, for some time, and states that.
 GPUS_DRAWN = 256
 STAYS_DRAWN = 2_000
 ARROWS_DRAWN = 150

@@ -36,7 +36,7 @@ HOUR = 3600.0
 
 
 def final_status(record: JobRecord) -> str:
-    """Give Philly's word for how the job ended here, "unfinished" or "never"."""
+    """Return Philly's name for how the job ended here, "unfinished" or "never"."""
     if record.outcome in UNFINISHED:
         return "unfinished"
     if record.outcome == "succeeded":

@@ -30,7 +30,7 @@ class Counts:
     waiting: int
     #: Jobs this cluster can never run.
     never: int
-    #: Of those that ended: jobs without work, which have no slowdown and no rho.
+    #: How many of those that ended had no work; they have no slowdown and no rho.
     without_work: int = 0
 
 
@@ -94,9 +94,9 @@ class Fairness:
     rho: Distribution | None
     #: Part of them with rho > 1.
     rho_above_one: float | None
-    #: Of the GPU-time of each tenant, over all jobs.
+    #: Jain's index of the GPU-time of each tenant, over all jobs.
     jain_gpu_time: float | None
-    #: Of the parts that tenants had of what they were entitled to.
+    #: Jain's index of which part each tenant had of its entitlement.
     jain_of_parts: float | None
     #: See `tenancy`.
     tenants: tuple[TenantShare, ...]

@@ -13,7 +13,7 @@ from scheduler.simulation.report.tables import Row, Table, cells
 
 #: Of more anomalies than this the worst are listed; all are counted.
 LISTED = 200
-#: Of these, so many are on the page.
+#: How many of these are on the page.
 SHOWN = 20
 
 
@@ -147,7 +147,7 @@ def _rows(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> tuple[lis
 
 
 def private_text(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> str:
-    """Give the table as plain text; empty when there is nothing to tell."""
+    """Return the table as plain text; empty when there are no figures."""
     rows, symbol = _rows(labelled)
     if not rows:
         return ""

@@ -32,7 +32,7 @@ def time_unit(seconds: Iterable[float | None], *, days: bool = False) -> Unit:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a number with about so many significant digits; a dash for none."""
+    """Write a number with about `digits` significant digits; a dash for none."""
     if value is None:
         return "–"
     if value == 0:
@@ -53,7 +53,7 @@ def percent(value: float | None) -> str:
 
 
 def relative(value: float | None, first: float | None) -> str:
-    """Say how much a value differs from the first policy's; empty where that says nothing."""
+    """Return how much a value differs from the first policy's; empty where that has no meaning."""
     if value is None or first is None or first <= 0 or value < 0:
         return ""
     ratio = value / first

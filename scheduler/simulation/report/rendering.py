@@ -35,7 +35,7 @@ _URL = re.compile(r"url\(#([^)]+)\)")
 class Drawing:
     """A figure not yet drawn: `draw` fills an empty matplotlib figure of this size in inches."""
 
-    #: Of its files, without suffix; unique in a report.
+    #: The name of its files, without suffix; unique in a report.
     name: str
     title: str
     #: What it shows, how, and what it leaves out.
@@ -95,7 +95,7 @@ def _save(drawing: Drawing, kind: str, settings: dict[Any, Any], **options: Any)
     with matplotlib.rc_context(), warnings.catch_warnings():
         # A name in a script the font lacks: the page shows it, and the files a box in its place.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        # Nobody's own settings: equal input gives equal bytes on every machine.
+        # No user's own settings: equal input gives equal bytes on every machine.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({**SETTINGS, **settings})
         figure = Figure(figsize=(drawing.width, drawing.height), layout="constrained")

@@ -30,9 +30,9 @@ from scheduler.core.sim.result import JobRecord, Result
 from scheduler.simulation.report.distribution import Floats
 from scheduler.simulation.report.fairness import jain_index, mean_contention
 
-#: At so many instants it is asked who is entitled to what.
+#: The number of instants at which entitlements are computed.
 INSTANTS = 500
-#: Of what a tenant would have had alone, less is no loss but rounding.
+#: A smaller part of what a tenant would have had alone is no loss but rounding.
 TOLERANCE = 0.01
 HOUR = 3600.0
 
@@ -173,7 +173,7 @@ def _water_filled(gpus: float, weights: Floats, demand: Floats) -> Floats:
         content = asks & (demand <= weights[:, None] * level)
         parts = np.where(content, demand, parts)
         left = left - np.where(content, demand, 0.0).sum(axis=0)
-        # Where nobody is content with an even part, everyone who asks gets it.
+        # Where no tenant is content with an even part, each that asks gets it.
         last = asks & ~content.any(axis=0)
         parts = np.where(last, weights[:, None] * level, parts)
         asks = asks & ~content & ~last

@@ -39,7 +39,7 @@ def write_report(
     `jobs` the JSON has every job's record and stays. Raises ValueError for runs that cannot be compared,
     OSError.
     """
-    # Loading matplotlib takes a second; whoever only wants the numbers does not pay it.
+    # Loading matplotlib takes a second; those who only want the numbers do not pay it.
     from scheduler.simulation.report.figures import comparison_drawings
     from scheduler.simulation.report.gantt import gantt_drawing, main_tenants
     from scheduler.simulation.report.page import page

@@ -78,7 +78,7 @@ FIELDS = (
     "data",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
-#: Seconds of an iteration by stage; and what devices tell.
+#: Seconds of an iteration by stage; and what devices report.
 _PROFILE = ("storage", "gpu", "network", "utilisation", "memory_utilisation", "memory_bytes", "amp")
 _MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
@@ -301,7 +301,7 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
 
 
 def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Read 1x4|2x1 or [[1, 4], [2, 1]]: of each task the replicas, and the GPUs of each."""
+    """Read 1x4|2x1 or [[1, 4], [2, 1]]: the replicas of each task, and the GPUs of each."""
     for name in ("replicas", "gpus_per_replica"):
         if name in given:
             raise BadField(name, "is of a gang of one task; leave it out beside tasks")

@@ -1,4 +1,4 @@
-"""What a reader of traces may be told beyond the file."""
+"""What a reader of traces may be given beyond the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TraceOptions:
 
     #: A gang larger than this becomes equal replicas; None: as many as the trace's own cluster had.
     gpus_per_node: int | None = None
-    #: "exact": the scheduler is told every job's true duration (an oracle); "none": it is told nothing.
+    #: "exact": the scheduler sees every job's true duration (an oracle); "none": it sees none.
     estimates: Literal["exact", "none"] = "exact"
     #: Sigma of the log-normal factor (median 1) by which estimates are wrong.
     estimate_error: float = 0.0

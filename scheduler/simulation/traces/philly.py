@@ -21,7 +21,7 @@ from scheduler.simulation.traces.source import Source, TracedJob
 
 
 def read(source: Source) -> None:
-    """Read the log, or a table of either layout; the first character and the header tell."""
+    """Read the log, or a table of either layout; the first character and the header show which."""
     text = source.text().lstrip()
     if text.startswith(("[", "{")):
         source.read(source.objects(), lambda job: _job(job, source))

@@ -71,7 +71,7 @@ class Profile:
     largest_pass: int
 
     def run_seconds(self, replicas: int, batch_size: int) -> float:
-        """Return the run time with so many GPUs at this total batch size; raise BadField."""
+        """Return the run time with this many GPUs at this total batch size; raise BadField."""
         known = sorted(self.epochs)
         if not known[0] <= batch_size <= known[-1]:
             raise BadField(

@@ -161,7 +161,7 @@ def _training(job: TracedJob) -> Training | None:
 
 
 def about_problems(problems: Sequence[Problem]) -> list[str]:
-    """Say how many rows were skipped and why, in a sentence."""
+    """Return how many rows were skipped and why, in a sentence."""
     if not problems:
         return []
     fields = Counter(problem.field or "the row as a whole" for problem in problems)

@@ -2,10 +2,10 @@
 
 batch_size_schedule is `<batch>x<epochs>;...` and epoch_seconds_by_batch_size is `<batch>:<seconds>;...`, both
 made by the authors' generator for V100s (see the data's README). The simulator goes through the schedule; the
-scheduler is told how many epochs there are, which batch sizes the job uses, how long an epoch takes with
-each, and as it runs, how many are done with each. It is not told in which order they come or how many epochs
-there are of each; that it knows which ones will be used is as in the authors' simulator. A job of
-weight w gets priority w - 1.
+scheduler sees how many epochs there are, which batch sizes the job uses, how long an epoch takes with each,
+and as it runs, how many are done with each. It does not see in which order they come or how many epochs there
+are of each. That it knows which ones will be used is as in the authors' simulator. A job of weight w gets
+priority w - 1.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Row = TypeVar("Row")
 #: zlib's window for a gzip archive, and how much of one is unpacked at a time.
 _GZIP, _PIECE_BYTES = 31, 1 << 12
 
-#: Who and where, in traces that know neither tenants nor virtual clusters.
+#: The tenant and virtual cluster in traces that have neither.
 ANY_TENANT = "everyone"
 ANY_VIRTUAL_CLUSTER = "cluster"
 
@@ -329,7 +329,7 @@ class Source:
         )
 
     def disorder(self) -> str:
-        """Say how many rows were submitted before one above them; empty when none was."""
+        """Return how many rows were submitted before one above them; empty when none was."""
         latest, late = -math.inf, []
         for job, line in zip(self.jobs, self.lines_of_jobs, strict=True):
             if job.submitted_at < latest:

@@ -124,7 +124,7 @@ class JobLogsDownload(APIView):
         },
     )
     def get(self, request: Request, job_id: int) -> StreamingHttpResponse:
-        """Download the whole output of an attempt: of one rank as text, of several as a zip."""
+        """Download the whole output of an attempt: one rank as text, several as a zip."""
         job, attempt, tasks, query = _query_of(request, job_id, schemas.DownloadQuery)
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
         if attempt is None:
@@ -183,7 +183,8 @@ def _file(name: str, content_type: str, attempt: Attempt, pieces: Iterator[bytes
         content_type=content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-    # Looked at again while it is sent (`controlplane.rights`): whoever may see the job may go on.
+    # Checked again while it is sent (`controlplane.rights`): the download goes on while the user may see the
+    # job.
     response.may_read = partial(job_visible, job_id=attempt.job_id)  # type: ignore[attr-defined]
     return response
 

@@ -1,9 +1,9 @@
-"""Readings as agents report them, written down once each; put together by minutes and by quarters of an
-hour; and what is old removed. Samples of how many GPUs each tenant holds.
+"""Readings as agents report them, written down once each; put together by minutes and by quarters of an hour;
+and what is old removed. Samples of how many GPUs each tenant holds.
 
-The roll-up is safe to run twice, late, or beside itself: whatever bucket was made of another number of
-readings than there are now is made anew, from all of them. So readings that come late, after an outage,
-find their place.
+The roll-up is safe to run twice, late, or beside itself: a bucket that was made of another number of readings
+than there are now is made again, from all of them. So readings that come late, after an outage, find their
+place.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from scheduler.wiring.stream import OPERATORS, on_commit, send
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
 CLOCK_TOLERANCE_SECONDS = 5.0
-#: A reading that comes later than this is not kept. No agent holds readings for so long.
+#: A reading that comes later than this is not kept. No agent holds readings for this long.
 OLDEST = timedelta(hours=1)
-#: No node has more; whoever reports more is not believed the rest.
+#: No node has more; further GPUs that a node reports are ignored.
 _GPUS_MOST = 64
 _REPLICAS_MOST = 512
 _IDS_BELOW = 2**63
@@ -208,9 +208,9 @@ def _merged(rows: list[Row], resolution: Resolution, at: datetime) -> dict[str, 
     }
 
 
-#: Jobs submitted so long ago still say what is likely to come; so do older ones that have not ended.
+#: Jobs submitted within this time still show what is likely to come; so do older ones that have not ended.
 HISTORY = timedelta(days=7)
-#: Different specifications that are looked at, the most frequent first.
+#: The most different specifications that are read, the most frequent first.
 _SHAPES_MOST = 1_000
 #: Kinds of tasks that are kept of a sample, the most frequent; and nodes, the most fragmented.
 _KINDS_MOST = 100

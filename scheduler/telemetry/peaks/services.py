@@ -1,8 +1,8 @@
 """The predicted peaks of nodes on which guaranteed jobs lend what they do not use (docs/overcommitment.md).
 
 Every minute the peaks are predicted by what jobs used in the last hour. Between, every few seconds, the
-newest readings are put beside them: a round has to know at once when more is used than was predicted. Where
-no virtual cluster lends anything, nothing but two empty tables is looked at.
+newest readings are compared with them: a round has to know at once when more is used than was predicted.
+Where no virtual cluster lends anything, only two empty tables are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scheduler.wiring.clock import database_now
 
 _CPUS = REPLICA_MEASURES.index("cpus_used")
 _MEMORY = REPLICA_MEASURES.index("memory_used_bytes")
-#: Counts of days are kept for so long.
+#: Counts of days are kept for this long.
 SAMPLES_KEPT = timedelta(days=90)
 _COUNT = """
 INSERT INTO scheduler_peaksamples (virtual_cluster_id, day, samples, exceeded) VALUES (%s, %s, %s, %s)
@@ -128,7 +128,7 @@ def _nodes_lending(virtual_clusters: Collection[int]) -> set[int]:
 
 
 def _parts_by_node(nodes: Collection[int]) -> dict[int, list[_Part]]:
-    """Return what runs on these nodes and is not told to stop."""
+    """Return what runs on these nodes and does not have to stop."""
     parts = AttemptPart.objects.filter(
         node__in=list(nodes),
         attempt__state__in=[AttemptState.STARTING, AttemptState.RUNNING],
@@ -234,7 +234,7 @@ def _histories(parts: Sequence[_Part], now: datetime) -> dict[int, list[Amounts]
 
 
 def _used_now(by_node: Mapping[int, Sequence[_Part]], now: datetime) -> dict[int, dict[int, Amounts]]:
-    """Return by node and part what is used by the newest reading of the node, of parts that it tells of."""
+    """Return by node and part what is used by the newest reading of the node, for parts in it."""
     found: dict[int, dict[int, Amounts]] = {}
     for node, row in newest_readings(by_node, now).items():
         known_use = row.values["parts"]
@@ -256,7 +256,7 @@ def _by_allocation(parts: Iterable[_Part], used: Mapping[int, Amounts]) -> list[
 
 
 def _sums(ranks: Mapping[str, Group]) -> Amounts:
-    """Return the most that ranks used together; what one does not tell counts as nothing."""
+    """Return the most that ranks used together; an unreported rank counts as nothing."""
     cpus, memory = 0.0, 0.0
     for group in ranks.values():
         cpus, memory = cpus + _most(group, _CPUS), memory + _most(group, _MEMORY)

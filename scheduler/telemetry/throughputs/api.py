@@ -234,7 +234,9 @@ class ThroughputImportView(APIView):
 class Interference(APIView):
     @extend_schema(responses=schemas.Interference)
     def get(self, request: Request) -> Response:
-        """Say how fast jobs are expected to be beside each other, where nobody measured it. For operators."""
+        """Return how fast jobs are expected to be beside each other, where that was not measured. For
+        operators.
+        """
         viewer(request).require_operator()
         return Response(interference_report())
 
@@ -261,7 +263,9 @@ class GpuModelDetail(APIView):
 
 
 class SharedGpus(ListAPIView[Gpu]):
-    """The GPUs of which jobs have parts, or that several have together: who has what, and what it costs."""
+    """The GPUs of which jobs have parts, or that several have together: what each job has, and
+    what it costs.
+    """
 
     queryset = Gpu.objects.none()
     serializer_class = schemas.SharedGpu

@@ -164,7 +164,7 @@ class JobThroughputs(serializers.Serializer[Mapping[str, object]]):
 
 
 class GpuSharer(serializers.Serializer[Mapping[str, object]]):
-    """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
+    """A job that has a shared GPU; the fields that identify it are null for a viewer who may not see it."""
 
     id = serializers.IntegerField(allow_null=True)
     name = serializers.CharField(allow_null=True)

@@ -1,1 +1,1 @@
-"""How GPUs are divided by cells now: the specification in force, and who uses what of it."""
+"""How GPUs are divided by cells now: the specification in force, and which jobs use what of it."""

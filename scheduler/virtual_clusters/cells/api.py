@@ -1,4 +1,4 @@
-"""Cells: everybody signed in sees them, operators divide the cluster by them."""
+"""Cells: all signed-in users see them, operators divide the cluster by them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ class Cells(Edited):
 
     @extend_schema(request=CellsBody, responses=schemas.Cells)
     def put(self, request: Request) -> Response:
-        """Divide the cluster anew; jobs whose cells are gone run on as opportunistic ones. For operators."""
+        """Divide the cluster again; jobs whose cells are gone run on as opportunistic ones. For operators."""
         by = viewer(request)
         by.require_operator()
         given = CellsInput(data=request.data)

@@ -1,9 +1,9 @@
 """The cells: the specification in force, what is true of the GPUs of each chain, and the trees of cells as
 objects of the API.
 
-The specification is kept by its text, since it changes rarely and is asked for often. Which cells
-virtual clusters have got, and which they can not get, since those that are owed could only be had with
-broken hardware (HiveD calls them doomed-bad), follows from the GPUs now.
+The specification is kept by its text, since it changes rarely and is asked for often. The GPUs now determine
+which cells virtual clusters have got, and which they can not get, since only broken hardware is left for
+those that are owed (HiveD calls them doomed-bad).
 """
 
 import json
@@ -31,7 +31,9 @@ from scheduler.wiring.representation import Representation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellsInForce:
-    """Version 0, changed by nobody: there never was a specification, and GPUs are divided by counts."""
+    """The cells in force. Version 0, with no author: there never was a specification, and GPUs are divided by
+    counts.
+    """
 
     version: int
     layout: Layout
@@ -75,7 +77,7 @@ MEMORY = "cells"
 
 @dataclass(slots=True)
 class Use:
-    """Of one chain: sets of its GPUs, bit n for GPU n; no GPU is in two of them."""
+    """The use of one chain: sets of its GPUs, bit n for GPU n; no GPU is in two of them."""
 
     used: int = 0
     opportunistic: int = 0
@@ -93,7 +95,7 @@ class Use:
 
 @dataclass(slots=True)
 class Owners:
-    """Who has which cell now."""
+    """Which virtual cluster has which cell now."""
 
     #: Bound cells and pinned ones.
     virtual_cluster: dict[Cell, str] = field(default_factory=dict)
@@ -194,10 +196,11 @@ class WholeCells:
         self._left = [_whole(chain, level, taken) for level in range(chain.top + 1)]
 
     def lacking(self, owed: Sequence[int]) -> list[int]:
-        """Return by level how many of the owed cells can not be had healthy, the others together in mind.
+        """Return by level how many of the owed cells are not available healthy, considering the others
+        together.
 
-        Larger cells are looked for first. Cells nest evenly, so what is left for the smaller ones does not
-        depend on which larger ones are taken.
+        Larger cells come first. Cells nest evenly, so what is left for the smaller ones does not depend on
+        which larger ones are taken.
         """
         chain, had = self._chain, 0
         lacking = [0] * len(owed)
@@ -234,7 +237,8 @@ def owed(layout: Layout, chain: Chain, owners: Owners, virtual_clusters: Iterabl
 
 MIXED = "mixed"
 
-#: By virtual cluster, chain and level: of whom it has borrowed all its cells of the kind, and until when.
+#: By virtual cluster, chain and level: from which lender it has borrowed all its cells of the kind, and until
+#: when.
 OnLoan = Mapping[tuple[str, str, int], Representation]
 
 

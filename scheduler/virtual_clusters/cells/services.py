@@ -34,7 +34,7 @@ from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee, VirtualCluster
 
-#: What is wrong with a thousand nodes is told of so many.
+#: The most problems that are reported, where a thousand nodes are wrong.
 MOST_PROBLEMS = 50
 
 

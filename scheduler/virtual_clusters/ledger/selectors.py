@@ -1,4 +1,4 @@
-"""Who sees which lines of the ledger, and what of them: other tenants go by no name."""
+"""Which lines of the ledger a viewer sees, and which parts of them: other tenants go by no name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _NAME = re.compile(r"([a-z0-9]+(?:-+[a-z0-9]+)*)(/[^\s,;:]+)?")
 
 def lines_visible(viewer: Viewer) -> QuerySet[LedgerLine]:
     """Return all lines for operators. Members see those of the market, those whose party or counterparty is
-    one of their tenants, and those about everyone in their virtual clusters and in the spare view."""
+    one of their tenants, and those about all in their virtual clusters and in the spare view.
+    """
     if viewer.is_operator:
         return LedgerLine.objects.all()
     mine = viewer.tenant_names
@@ -55,7 +56,9 @@ def lines_of_party(lines: QuerySet[LedgerLine], viewer: Viewer, name: str) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a viewer reads of lines. `hidden` are the tenants of which he is no member; None: he sees all."""
+    """What a viewer reads of lines. `hidden` are the tenants of which the viewer is not a member; None: he
+    sees all.
+    """
 
     hidden: frozenset[str] | None
 
@@ -77,7 +80,7 @@ class Sight:
         details = dict(line["details"])
         for side, user in (("party", "user"), ("counterparty", "counterparty_user")):
             if line[side] in self.hidden:
-                # Who of another tenant it was is hidden like the tenant.
+                # The user of another tenant is hidden like the tenant.
                 details.pop(user, None)
         return {
             **line,
@@ -103,7 +106,7 @@ class Sight:
 
     def _word(self, found: re.Match[str]) -> str:
         word = found[1]
-        # A number in a sentence counts something; nobody can tell whether it is a name.
+        # A number in a sentence counts something; whether it is a name is unknown.
         is_name = self.hidden is not None and word in self.hidden and not word.isdigit()
         return ANOTHER_TENANT if is_name else found[0]
 
@@ -124,7 +127,7 @@ class Sight:
         return seen
 
 
-#: Fields of a line as the API tells them, in this order; the columns of its CSV file too.
+#: Fields of a line as the API shows them, in this order; the columns of its CSV file too.
 FIELDS = (
     "id", "at", "round_number", "view", "position", "kind", "party", "counterparty", "jobs", "gpus", "given",
     "price", "seconds", "rho_before", "rho_after", "message", "details", "person",
@@ -132,7 +135,7 @@ FIELDS = (
 
 
 def represented(row: LedgerLine) -> dict[str, Any]:
-    """Return a line as the API tells it; prices of the market in credits."""
+    """Return a line as the API shows it; prices of the market in credits."""
     shown = {name: getattr(row, name) for name in FIELDS}
     price = row.price / 1_000 if row.price is not None and row.view == MARKET else row.price
     return {**shown, "at": iso(row.at), "price": price}

@@ -1,4 +1,4 @@
-"""The ledger: lines of rounds and of people, appended for good, told to the dashboards, pruned by age."""
+"""The ledger: lines of rounds and of people, appended for good, sent to the dashboards, pruned by age."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import batches, on_commit, send
 from tenants.models import VirtualClusterMember
 
-#: Of the newest lines of a round so many are streamed; a page reads the others when it next reads.
+#: The most of a round's newest lines that are streamed; a page reads the others when it next reads.
 MOST_STREAMED = 500
 _PRUNED_AT_ONCE = 20_000
 _MOST_PRUNED = 400_000
@@ -64,7 +64,9 @@ def _finite(value: Any) -> Any:
 
 
 def publish_lines(rows: Collection[LedgerLine], owners: Mapping[int, str] | None = None) -> None:
-    """Tell the dashboards once this is committed. `owners` are the tenants of jobs that lines name."""
+    """Send them to the dashboards once this is committed. `owners` are the tenants of jobs that
+    lines name.
+    """
     newest = list(rows)[-MOST_STREAMED:]
     views = {row.view for row in newest}
     members: dict[str, list[str]] = {}
@@ -78,7 +80,7 @@ def publish_lines(rows: Collection[LedgerLine], owners: Mapping[int, str] | None
 
 
 def _groups(row: LedgerLine, members: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return who hears of a line: as in `ledger_reading.lines_visible`."""
+    """Return who gets a line: as in `ledger_reading.lines_visible`."""
     if row.view == MARKET:
         return {stream.EVERYONE}
     if row.party:
@@ -110,7 +112,8 @@ def _prune_some(kept_since: datetime) -> int:
 def publish_ledger(
     lines: Sequence[tuple[dict[str, Any], Collection[str]]], owners: Mapping[int, str]
 ) -> None:
-    """`lines` with the groups that hear of each; whoever forwards them hides what their reader may not see.
+    """Publish `lines`, each with the groups that receive it; the process that forwards them hides what their
+    reader may not see.
 
     `owners` are the tenants of the jobs that lines name.
     """

@@ -1,4 +1,4 @@
-"""The market between virtual clusters: everybody signed in sees offers and loans, owners offer and take."""
+"""The market between virtual clusters: all signed-in users see offers and loans, owners offer and take."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ class OfferWithdraw(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Offer})
     def post(self, request: Request, offer_id: int) -> Response:
-        """Take an offer back that nobody has taken. For its owners, and operators."""
+        """Withdraw an offer that was not taken. For its owners, and operators."""
         by = viewer(request)
         offer = offer_withdraw(by=by, offer=offer_get(offer_id))
         return Response(representations.offers([offer.id], by)[0])
@@ -207,7 +207,9 @@ class MarketRuleDetail(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, rule_id: int) -> Response:
-        """Remove a rule; offers that it made and nobody took are withdrawn. For owners, and operators."""
+        """Remove a rule; offers that it made and that were not taken are withdrawn. For owners, and
+        operators.
+        """
         by = viewer(request)
         visible = MarketRule.objects.filter(id=rule_id, virtual_cluster__in=virtual_clusters_of(by))
         if not visible.exists():
@@ -248,7 +250,7 @@ class CreditAllowanceView(APIView):
 
     @extend_schema(request=schemas.AllowanceInput, responses=schemas.CreditAccount)
     def put(self, request: Request, virtual_cluster: str) -> Response:
-        """Grant so much anew each period, the first at once. For operators."""
+        """Grant this much in each period, the first at once. For operators."""
         by = _operator(request)
         row, given = virtual_cluster_get(virtual_cluster), schemas.AllowanceInput(data=request.data)
         given.is_valid(raise_exception=True)

@@ -44,7 +44,7 @@ def _iso(at: datetime | None) -> str | None:
 
 
 def cost_of(offer: Offer, at: datetime) -> int:
-    """Return what the offer costs whoever takes it at that instant, in millicredits."""
+    """Return what it costs to take the offer at that instant, in millicredits."""
     starts_at = max(at, offer.starts_at) if offer.starts_at else at
     seconds = max((offer.ends_at - starts_at).total_seconds(), 0.0)
     return cost(offer.price, sum(offer.gpus.values()), seconds)
@@ -57,7 +57,7 @@ def offers(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representat
     own = _own(viewer)
     found = []
     for row in (rows[id] for id in ids if id in rows):
-        # One that is over is about to be closed, and nobody can take it any more.
+        # One that is over is about to be closed, and can not be taken any more.
         is_over = row.state == OfferState.OPEN and row.ends_at <= now
         state = OfferState.EXPIRED.value if is_over else row.state
         offer = {
@@ -172,7 +172,7 @@ def accounts(ids: Iterable[int], viewer: Viewer | None = None) -> list[Represent
     own = _own(viewer)
     found = []
     for id in (id for id in ids if id in names):
-        # Nobody has granted it anything yet, nor has it lent anything.
+        # It was not granted anything yet, nor has it lent anything.
         row = rows.get(id) or CreditAccount(virtual_cluster_id=id, version=0)
         allowance = allowances.get(row.id)
         account = {

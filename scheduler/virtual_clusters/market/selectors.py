@@ -1,4 +1,6 @@
-"""The market as it is now: what is in force, who may act for whom, which offers and loans there are."""
+"""The market as it is now: what is in force, which virtual clusters a viewer acts for, which offers and loans
+there are.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ from tenants.selectors import RANK, Viewer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketState:
-    """The guarantees of everybody at one instant, and the loans that move them."""
+    """The guarantees of all virtual clusters at one instant, and the loans that move them."""
 
     own: Guarantees
     #: In force, or still to come.
@@ -44,7 +46,8 @@ class MarketState:
 
     @property
     def on_loan(self) -> dict[tuple[str, str, int], dict[str, str]]:
-        """Say by virtual cluster and kind of cells (chain, level) of whom it has them, and until when.
+        """Return by virtual cluster and kind of cells (chain, level) from which lender it has them, and until
+        when.
 
         Of kinds of which it owns some itself nothing is said: it is not laid down which are the lender's.
         """
@@ -62,7 +65,7 @@ _NO_CELLS = Specification()
 
 
 def market_now(now: datetime) -> MarketState:
-    """Return what is guaranteed to whom at that instant."""
+    """Return what each virtual cluster is guaranteed at that instant."""
     own, loans, at = own_guarantees(), loans_not_ended(now), now.timestamp()
     return MarketState(own=own, loans=loans, in_force=in_force(own, loans, at), at=at)
 
@@ -124,8 +127,8 @@ def virtual_clusters_of(viewer: Viewer) -> QuerySet[VirtualCluster]:
 def acts_for(viewer: Viewer) -> QuerySet[VirtualCluster]:
     """Return those for which the viewer may offer, take and set rules.
 
-    These are the virtual clusters whose only member is a tenant of which he is an admin: of several members
-    none may give away what is the others' too. Operators may act for all.
+    These are the virtual clusters whose only member is a tenant of which he is an admin: with several
+    members, none may give away what is the others' too. Operators may act for all.
     """
     if viewer.is_operator:
         return VirtualCluster.objects.all()

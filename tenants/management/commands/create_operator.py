@@ -1,4 +1,4 @@
-"""Create somebody who may manage the platform, before anybody can sign in."""
+"""Create a user who may manage the platform, before any user can sign in."""
 
 import getpass
 import json

@@ -118,7 +118,7 @@ def list_budgets(as_json: JsonOption = False) -> None:
 
 @budgets.command(name="show")
 def show_one(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """Show a tenant's budget, what of it is used and what is expected."""
+    """Show a tenant's budget, how much of it is used and what is expected."""
     show_budget(tenant, _format(as_json))
 
 

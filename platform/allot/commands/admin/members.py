@@ -90,7 +90,7 @@ def invite(
     days: Annotated[int, typer.Option(min=1, max=30, help="How long the link works.")] = 7,
     as_json: JsonOption = False,
 ) -> None:
-    """Invite somebody into a tenant, and print the link unless it was mailed. For its admins."""
+    """Invite a person into a tenant, and print the link unless it was mailed. For its admins."""
     wanted: dict[str, Any] = {"role": role.value, "email": email, "expires_in_days": days}
     with connect() as client:
         made = client.administration.invite(tenant, wanted)

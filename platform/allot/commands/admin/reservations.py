@@ -121,7 +121,7 @@ def change(
 
 @group.command()
 def cancel(number: Number, yes: YesOption = False) -> None:
-    """Call a reservation off, or end it early: its nodes are for everybody again."""
+    """Cancel a reservation, or end it early: its nodes are open to all again."""
     confirm(f"Cancel reservation {number}?", yes=yes)
     with connect() as client:
         client.administration.cancel_reservation(number)

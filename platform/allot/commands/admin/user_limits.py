@@ -22,7 +22,7 @@ budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @quotas.command(name="list")
 def list_limits(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """List quotas and budgets of a tenant's members; who is no admin sees his own."""
+    """List quotas and budgets of a tenant's members; a member who is not an admin sees his own."""
     with connect() as client:
         found = list(client.administration.limits_of_users(tenant))
     if as_json:
@@ -94,7 +94,7 @@ def _print(tenant: str, user: str, quota: UserQuotaState, as_json: bool) -> None
 
 @budgets.command(name="show")
 def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
-    """Show a member's budget, what of it is used and what is expected."""
+    """Show a member's budget, how much of it is used and what is expected."""
     with connect() as client:
         found = client.administration.user_budget(tenant, user)
     print_budget(found, Format.json if as_json else Format.table)

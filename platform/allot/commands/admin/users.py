@@ -175,7 +175,7 @@ def deactivate(
         confirm(f"Deactivate {user}, end all tokens; {leaving_words(foreseen)}?", yes=yes)
         done = areas.deactivate(user, jobs=jobs.value)
         cancelled = done["cancelled"]
-        # A request cancels only so much; one that gets nowhere is not repeated.
+        # A request cancels a limited number; one that gets nowhere is not repeated.
         while done["remaining"] and done["cancelled"]:
             done = areas.deactivate(user, jobs=jobs.value)
             cancelled += done["cancelled"]

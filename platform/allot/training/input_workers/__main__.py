@@ -1,8 +1,8 @@
 """Start an input worker: python -m allot.training.input_workers MODULE:FUNCTION --trainer HOST:PORT
 
 It connects to the trainer, calls the function with each item it is given, and sends what comes back: NumPy
-arrays or bytes, alone or in a list, tuple or dict. Exit code 0: the trainer is done, or SIGTERM told it to
-leave, which loses nothing; 1: no trainer was found.
+arrays or bytes, alone or in a list, tuple or dict. Exit code 0: the trainer is done, or it left on SIGTERM,
+which loses nothing; 1: no trainer was found.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A batch as a header and bytes: NumPy arrays and bytes, nothing that runs when it is read.
 
 The header is JSON: the form (`one`, `list` or `dict`), and for each part its name, type, shape and length.
-The body is the parts one after another, each from a multiple of 64 bytes on. Whoever sent it is trusted with
-nothing.
+The body is the parts one after another, each from a multiple of 64 bytes on. Nothing from the sender is
+trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTES = "bytes"
 
 
 class BatchError(TrainingError):
-    """What is no batch."""
+    """An invalid batch."""
 
 
 def pack(batch: object) -> tuple[dict[str, Any], list[memoryview | bytes]]:
@@ -90,7 +90,7 @@ def unpack(header: Mapping[str, Any], body: bytearray) -> object:
 def _part(value: object) -> tuple[str, list[int], memoryview | bytes]:
     if isinstance(value, bytes | bytearray | memoryview):
         return _BYTES, [], memoryview(value).cast("B") if not isinstance(value, bytes) else value
-    # Whoever makes arrays has loaded NumPy; this module works without.
+    # A program that makes arrays has loaded NumPy; this module works without.
     if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype"):
         import numpy as np
 

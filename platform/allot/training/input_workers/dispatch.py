@@ -52,7 +52,7 @@ class Dispatch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing that was added is still to be had."""
+        """Whether all that was added has been taken."""
         return self._held == 0
 
     @property
@@ -71,7 +71,7 @@ class Dispatch:
         self._given[worker] = []
 
     def leave(self, worker: int, *, gives_back: bool = False) -> list[int]:
-        """Take note that a worker is gone; who gives back has made nothing of what it still had.
+        """Note that a worker is gone; if it gives back, it has made nothing of what it still had.
 
         Return what it had, in the order in which it makes it.
         """
@@ -89,7 +89,9 @@ class Dispatch:
         return bool(self._given.get(worker))
 
     def assign(self) -> list[tuple[int, int]]:
-        """Return which worker makes which batch from now on: the first to whoever has the least to do."""
+        """Return which worker makes which batch from now on: the first goes to the worker with the least to
+        do.
+        """
         free = [(len(given), worker) for worker, given in self._given.items() if len(given) < AHEAD]
         heapq.heapify(free)
         found = []
@@ -127,7 +129,7 @@ class Dispatch:
             heapq.heappush(self._waiting, number)
 
     def take(self) -> int | None:
-        """Return the batch that is had next, which frees its place; None where it has not come yet."""
+        """Return the next batch, which frees its place; None where it has not come yet."""
         if self.exactly_once:
             if not self._order or self._order[0] not in self._is_ready:
                 return None

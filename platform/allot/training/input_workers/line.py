@@ -1,12 +1,12 @@
-"""The line between trainer and worker: who is at its other end, and frames that nobody else can have sent.
+"""The line between trainer and worker: it proves the other end, and frames that no third party can have sent.
 
 Both know a secret of the job. Each proves it by an HMAC (SHA-256) over two fresh random numbers, the worker
-first, and all that follows has an HMAC of its own, by keys of this connection and direction and the number of
-the frame: what somebody between them changes, repeats, leaves out or puts in ends the line. Nothing is
+first. All that follows has an HMAC of its own, by keys of this connection and direction and the number of the
+frame: a change, a repetition, an omission or an insertion by a third party ends the line. Nothing is
 encrypted.
 
 A frame is kind, length of its header and of its body, then header (JSON), body, HMAC. Lengths have limits,
-which are looked at before memory is taken.
+which are checked before memory is taken.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECRET_LEAST_BYTES = 16
 GREETING = b"allot input workers 1\n"
 NONCE_BYTES = PROOF_BYTES = 32
 HANDSHAKE_SECONDS = 10.0
-#: A silent line is looked at so often.
+#: How often a silent line is checked.
 TICK_SECONDS = 0.5
 HEADER_MOST = 2**20
 CHUNK_BYTES = 2**20
@@ -86,7 +86,7 @@ class Line:
     def receive(self) -> tuple[int, dict[str, Any], bytearray]:
         """Return kind, header and body of the next frame.
 
-        Raises OSError where the line is cut, LineError for what is no frame, and what `on_silence` raises.
+        Raises OSError where the line is cut, LineError for an invalid frame, and what `on_silence` raises.
         """
         head = self._read(_HEAD.size)
         kind, header_bytes, body_bytes = _HEAD.unpack(head)
@@ -128,7 +128,7 @@ class Line:
                         return
 
     def close(self) -> None:
-        """Cut the line, whoever waits at it."""
+        """Cut the line, whatever waits at it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -52,7 +52,7 @@ def decide(before: Desired, seen: Seen, *, now: float, least: int, most: int) ->
     if seen.workers < desired:
         return Desired(desired)
     if seen.stall > STALL_ADDS and (seen.busy >= BUSY_MOST or not seen.workers):
-        # Nobody asked for some of them, perhaps; none of them is one too many.
+        # Some of them may be there unasked; none of them is one too many.
         desired = min(max(desired, seen.workers), most)
         since = now if before.stalled_since is None else before.stalled_since
         if now - since < ADD_AFTER_SECONDS:
@@ -78,7 +78,7 @@ class _Totals:
 
 @dataclass(slots=True)
 class Meter:
-    """Adds up how long the trainer waited and the workers worked, told at each change; times in seconds."""
+    """Adds up how long the trainer waited and the workers worked, noted at each change; times in seconds."""
 
     _totals: _Totals
     _is_waiting: bool = False
@@ -107,7 +107,7 @@ class Meter:
 
     @property
     def seen(self) -> Seen:
-        """What was so over the last `WINDOW_SECONDS`, up to what was told last."""
+        """The figures of the last `WINDOW_SECONDS`, up to the last change that was noted."""
         first, last = self._kept[0], self._totals
         seconds, there = last.at - first.at, last.there - first.there
         return Seen(
@@ -122,5 +122,5 @@ class Meter:
         return self._totals.waited
 
     def forget(self) -> None:
-        """Measure anew: what was seen with other workers says nothing of these."""
+        """Measure again: what was seen with other workers is not valid for these."""
         self._kept = deque([self._totals])

@@ -138,7 +138,7 @@ class Follower:
             self.failure = self.failure or Failure(number, reason)
 
     def take(self) -> int | None:
-        """Return the batch that is had next, as they come; None where none has come."""
+        """Return the next batch, in the order in which they come; None where none has come."""
         return self._ready.popleft() if self._ready else None
 
     def _is_asked(self, worker: int, number: int) -> bool:

@@ -25,9 +25,9 @@ CONNECTIONS_MOST, STRANGERS_MOST = 1024, 64
 #: How often a trainer that waits looks whether it should stop, and how many workers it wants.
 LOOK_SECONDS = 0.5
 ITEM_MOST, REASON_MOST, NAME_MOST = 1_000_000, 2_000, 100
-#: How long workers may take to go that are told that all is done.
+#: How long workers may take to leave after they are sent the end.
 CLOSE_SECONDS = 5.0
-#: After so many workers that were lost with it, an item is said to be the likely cause.
+#: After this many workers were lost with it, an item is named as the likely cause.
 SUSPICIOUS = 3
 #: In place of a batch's number: there is room for another item.
 _MORE = 0
@@ -238,7 +238,7 @@ class InputWorkers:
             self._dispatch.join(worker, name)
 
     def _next(self, is_over: bool) -> int | None:
-        """Wait for the batch that is had next; _MORE: there is room for another item; None: all are had."""
+        """Wait for the next batch; _MORE: there is room for another item; None: all were taken."""
         while True:
             with self._changed:
                 number = self._dispatch.take()
@@ -307,11 +307,11 @@ class InputWorkers:
             threading.Thread(target=self._serve, args=(stranger,), name="allot-input", daemon=True).start()
 
     def _serve(self, stranger: socket.socket) -> None:
-        """Take a worker in, and hear it until it is gone. Runs in a thread of its own."""
+        """Let a worker in, and read from it until it is gone. Runs in a thread of its own."""
         try:
             line = wire.receive_worker(stranger, self._secret, self._max_batch_bytes)
         except (OSError, LineError):
-            # Whoever it was: neither its bytes nor how often it comes are to fill the log.
+            # Neither a stranger's bytes nor how often it comes shall fill the log.
             _cut(stranger)
             return
         finally:
@@ -343,7 +343,9 @@ class InputWorkers:
         self._let_go(number, gives_back)
 
     def _hear(self, worker: int, kind: int, header: dict[str, Any], body: bytearray) -> bool:
-        """Take what a worker sends; return whether it leaves. Raises TrainingError for what it may not."""
+        """Take what a worker sends; return whether it leaves. Raises TrainingError for a frame that it may
+        not send.
+        """
         if kind == wire.LEAVES:
             return True
         if self._shared and kind == wire.NAME:
@@ -403,7 +405,7 @@ class InputWorkers:
             say(f"warning: {item.lost_with} input workers were lost while they made {item.content[:200]}")
 
     def _forget(self) -> None:
-        """Measure anew, for there are other workers now."""
+        """Measure again, for there are other workers now."""
         self._measure()
         if self._meter is not None:
             self._meter.forget()
@@ -417,7 +419,7 @@ class _Item:
 
 
 class _Worker:
-    """A worker that is connected; what it is to be told waits for a thread that may have to wait for it."""
+    """A connected worker; messages to it wait for a thread that may block."""
 
     def __init__(self, line: Line) -> None:
         self.line = line

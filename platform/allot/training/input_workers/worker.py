@@ -1,4 +1,4 @@
-"""The worker's end: connects to trainers, makes the batches that they ask for, and leaves when told to."""
+"""The worker's end: connects to trainers, makes the batches that they ask for, and leaves when it has to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from allot.training.input_workers.stream import Missed, Packed, Window
 
 #: Between two tries to reach a trainer, at first and at most.
 RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 5.0
-#: How long a frame may still take to be sent when the worker is told to leave, and then to be read.
+#: How long a frame may still take to be sent when the worker has to leave, and then to be read.
 LEAVE_SECONDS = 10.0
 REASON_MOST = 1_000
 #: How often it is looked which trainers follow a stream.
@@ -32,7 +32,7 @@ Make = Callable[[Any], object]
 
 
 class _Left(Exception):
-    """This worker was told to leave."""
+    """This worker has to leave."""
 
 
 class Worker:
@@ -50,7 +50,7 @@ class Worker:
         self._leaves.set()
 
     def work(self, trainers: Sequence[tuple[str, int]]) -> bool:
-        """Return whether all trainers are done or this worker was told to leave; False: one was not found.
+        """Return whether all trainers are done or this worker had to leave; False: one was not found.
 
         A trainer for each rank that has a loader of its own; each is served by a thread.
         """
@@ -60,9 +60,9 @@ class Worker:
             return all(list(threads.map(self._work, trainers)))
 
     def follow(self, trainers: Callable[[], Collection[tuple[str, int]] | None]) -> bool:
-        """Serve those trainers that `trainers` returns, which come and go; None: as it said before.
+        """Serve those trainers that `trainers` returns, which come and go; None: the same as before.
 
-        Return whether this worker was told to leave; False: there was no trainer for `give_up_seconds`.
+        Return whether this worker had to leave; False: there was no trainer for `give_up_seconds`.
         """
         there: set[tuple[str, int]] = set()
         served: dict[tuple[str, int], tuple[threading.Thread, threading.Event]] = {}

@@ -89,9 +89,10 @@ class Arrangement:
         return min(sum([self.room[node] // each for node in self._open(gang)]), self.left // each)
 
     def find(self, number: int, replicas: int) -> Row | None:
-        """Return nodes for so many replicas of a gang that is nowhere now: one if any will do, else few.
+        """Return nodes for `replicas` replicas of a gang that has no nodes now: one node if any has room,
+        else few.
 
-        It rather stays on nodes where it was; else the tightest fit.
+        It prefers the nodes where the gang was, then the tightest fit.
         """
         gang = self.gangs[number]
         need = replicas * gang.replica_gpus
@@ -142,8 +143,8 @@ def arranged(
 ) -> list[Row]:
     """Return nodes for each gang, given how many replicas each is to have.
 
-    Who has as many as before stays where it is. Of the others the largest choose first; one that finds no
-    room for all gets the largest of its sizes that there is room for.
+    A gang that has as many as before stays where it is. The others choose next, the largest first. A gang for
+    which not all replicas find room gets its largest size that does.
     """
     arrangement = Arrangement(room, gangs, limit=limit, apart=apart)
     order = sorted(range(len(gangs)), key=lambda number: -replicas[number] * gangs[number].replica_gpus)

@@ -1,8 +1,8 @@
-"""Elastic gangs: everyone's fewest GPUs first, its base, then extra workers from what is idle.
+"""Elastic gangs: the fewest GPUs of each gang first, its base, then extra workers on idle GPUs.
 
-For policies in which nobody who runs loses its base. Who waits gets its base in the order given, and extra
-workers of others are taken back for it at once. What is left is divided by the policy, for each GPU model
-anew: a gang stays on the model that it has. Extra workers never take the GPUs of opportunistic jobs.
+For policies in which no running job loses its base. A waiting job gets its base in the order given, and extra
+workers of others are taken back for it at once. The policy divides what is left, for each GPU model
+separately: a gang stays on the model that it has. Extra workers never take the GPUs of opportunistic jobs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.core.fitting.demand import all_sizes_of, demand_of, least_gpus, s
 from scheduler.core.model.plan import Decision, Grant, Reason
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 
-#: How often it is counted anew.
+#: How often the count is repeated.
 ATTEMPTS = 4
 
 #: Divides what is idle: jobs, the sizes in GPUs that each may have (ascending, its base first), and how many
@@ -28,10 +28,10 @@ Divide = Callable[[Sequence[Job], Sequence[Sequence[int]], int], Sequence[int]]
 def decide_by_epochs(
     view: View, memory: Memory, waiting: Sequence[Job], divide: Divide, reason: Reason, epoch_seconds: float
 ) -> Decision:
-    """Return the decision of a policy that divides extra workers anew in each epoch, and says this reason to
-    everyone who waits.
+    """Return the decision of a policy that divides extra workers again in each epoch, with this reason for
+    each job that waits.
 
-    Memory: `epoch_ends`. As long as nobody is elastic an epoch's end changes nothing, and nothing is kept.
+    Memory: `epoch_ends`. While no job is elastic, an epoch's end changes nothing, and nothing is kept.
     """
     epoch_ends = float(memory.get("epoch_ends", view.now))
     is_epoch = view.now >= epoch_ends - INSTANT_SECONDS
@@ -47,11 +47,11 @@ def decide_by_epochs(
 
 
 def with_extra_workers(view: View, waiting: Sequence[Job], divide: Divide, *, may_grow: bool) -> Outcome:
-    """Return what changes; unless `may_grow`, nobody who runs gets more than it has.
+    """Return what changes; unless `may_grow`, no running job gets more than it has.
 
-    It is found by counting first, and then tried on the cluster, where GPUs may lie too scattered for
-    somebody to start or to grow. Then it is counted again with that one as large as it can be: so nobody
-    gives up GPUs that nobody gets.
+    The sizes are first found by counting, and then tried on the cluster, where GPUs may lie too scattered for
+    a job to start or to grow. Then the count is repeated with that job at the largest size that it can have,
+    so no job gives up GPUs that no other job gets.
     """
     most: dict[JobId, int] = {}
     for _ in range(ATTEMPTS):
@@ -67,8 +67,9 @@ def with_extra_workers(view: View, waiting: Sequence[Job], divide: Divide, *, ma
 def _tried(
     view: View, waiting: Sequence[Job], sizes: Mapping[JobId, int]
 ) -> tuple[Outcome, dict[JobId, int]]:
-    """Return what changes with such sizes: who shrinks, then who starts, then who grows as far as there is
-    room; and the size that each comes to, 0 for who does not start."""
+    """Return what changes with these sizes: gangs that shrink, then those that start, then those that grow as
+    far as there is room; and the size that each comes to, 0 for a gang that does not start.
+    """
     before = {job: len(view.running[job].gpus) for job in sizes if job in view.running}
     capacity = view.capacity.fork()
     capacity.keep_all(but=[job for job, size in before.items() if sizes[job] != size])
@@ -87,14 +88,14 @@ def _tried(
 
 
 class _Count:
-    """Counts who may have how many GPUs, with everyone's base somewhere on the cluster."""
+    """Counts how many GPUs each gang may have, with every base somewhere on the cluster."""
 
     def __init__(self, view: View, most: Mapping[JobId, int]) -> None:
         self._view = view
         #: By job, the most GPUs that it can have; 0: it cannot start.
         self._most = most
         self._capacity = view.capacity.fork()
-        #: GPU model of each job that may have extra workers, and the size of whoever changes or could.
+        #: GPU model of each job that may have extra workers, and the size of each job that changes or could.
         self._models: dict[JobId, str] = {}
         self._sizes: dict[JobId, int] = {}
 

@@ -1,8 +1,8 @@
 """Grants of what a policy decided about elastic gangs: everything that is unchanged stays where it is.
 
 A grant names its nodes, and falls back on any place for as many GPUs, then on what the gang has now, or on
-the fewest that it starts with. So a gang does not lose what it has because what was meant for it cannot be
-had: CPUs and memory, of which pools know nothing, may be short.
+the fewest that it starts with. So a gang does not lose what it has if its planned place is not available:
+CPUs and memory, which pools do not count, may be short.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scheduler.core.model.snapshot import Job, JobId
 def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) -> tuple[Grant, ...]:
     """Return grants for the gangs of all pools, given the nodes of each; those with none get nothing.
 
-    Whoever shares GPUs keeps them. First come gangs that stay, then those that only shrink, so that what they
-    give up is there for the others, the largest of which come first.
+    A job that shares GPUs keeps them. First come gangs that stay. Then come those that only shrink, so that
+    the others can have what they give up. The others come last, the largest first.
     """
     order: list[tuple[int, int, float, JobId, list[Grant]]] = []
     for unit in dict.fromkeys(running.jobs for running in view.running.values()):
@@ -45,7 +45,9 @@ def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) 
 def changes_of(
     view: View, pools: Sequence[Pool], grants: Sequence[Grant]
 ) -> tuple[tuple[Grant, ...], tuple[JobId, ...]]:
-    """Return the grants that change something, and who of the pools runs and is granted nothing any more."""
+    """Return the grants that change something, and the running jobs of the pools that are granted nothing any
+    more.
+    """
     named = {job for grant in grants for job in grant.jobs}
     jobs = [job.id for pool in pools for job in pool.jobs]
     stops = [job for job in jobs if job in view.running and job not in named]
@@ -105,7 +107,7 @@ def starts_beside_parts(
 
 
 def _choices(view: View, pool: Pool, position: int, row: Row) -> tuple[int, list[Grant]]:
-    """Return when a gang's turn is, and its grants: the first that can be had is for it."""
+    """Return when a gang's turn is, and its grants: it gets the first that fits."""
     job, gang = pool.jobs[position], pool.gangs[position]
     gpus, running = sum(row.values()) * gang.replica_gpus, view.running.get(job.id)
     model = pool.gpu_model

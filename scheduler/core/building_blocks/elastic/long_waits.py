@@ -1,13 +1,15 @@
-"""Jobs that waited too long under a policy that gives GPUs to those that make most of them, and come first.
+"""Jobs that waited too long, and so come first, under a policy that prefers the jobs that gain most from
+GPUs.
 
-A large gang that cannot be smaller costs many others their GPUs, and by a sum of speedups or utilities it may
-wait for ever. So whoever waits for longer than a limit is *due*, higher priorities and then the longest wait
-first: it has its fewest GPUs before anybody else is considered, and keeps them for as long as the limit, its
-*turn*. Turns have half of the GPUs at most, or one alone as many as it needs: the rest goes where it makes
-the most progress. No due job passes another. So the first in line of those whom the GPUs of the view
-would do for starts when at the latest all turns have ended, which is within the limit and a cycle: the n-th
-starts after n such times at most. Waits are counted from when the policy first saw a job wait, and anew when
-what it remembers is lost. Ours: neither Pollux (OSDI'21) nor Sia (SOSP'23) has such a rule (decision 0051).
+A large gang that cannot be smaller costs many others their GPUs. By a sum of speedups or utilities it may
+wait for ever. So a job that waits for longer than a limit is *due*; due jobs are ordered by priority, then by
+the longest wait. A due job has its fewest GPUs before other jobs are considered, and keeps them for as long
+as the limit, its *turn*. Turns have at most half of the GPUs, but a single turn may have all that it needs;
+the rest goes where it makes the most progress. No due job passes another. So the first due job that would fit
+into the GPUs of the view starts at the latest when all turns have ended, which is within the limit and a
+cycle; the n-th starts after n such times at most. Waits are counted from when the policy first saw a job
+wait, and start again when its memory is lost. This rule is ours: neither Pollux (OSDI'21) nor Sia (SOSP'23)
+has one (decision 0051).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ LARGEST_PART = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongWaits:
-    """Who comes first in a cycle, and since when everybody waits."""
+    """Which jobs come first in a cycle, and since when each one waits."""
 
     #: Those that wait and are due, the longest wait first.
     due: tuple[Job, ...]
@@ -39,7 +41,7 @@ class LongWaits:
     since: Mapping[JobId, float]
 
     def within(self, gpus: int, used: int, could: Callable[[Job], bool]) -> list[Job]:
-        """Return whose turn may begin with this many GPUs in all, of which other turns have `used`.
+        """Return the jobs whose turn may begin with this many GPUs in all, of which other turns have `used`.
 
         `could`: whether a job could start if no job had a turn; one that could not holds up none.
         """
@@ -80,7 +82,7 @@ def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
 
 
 def in_turn(waits: LongWaits, pool: Pool) -> tuple[tuple[Gang, ...], list[Job]]:
-    """Return the gangs of a pool, those pinned that have a turn, and whose turn begins.
+    """Return the gangs of a pool, with those that have a turn pinned, and the jobs whose turn begins.
 
     These are put where the GPUs would be if only jobs that have a turn or are pinned had any.
     """

@@ -75,7 +75,7 @@ def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Poo
 
 
 def pool_on(view: View, model: str, jobs: Sequence[Job]) -> Pool:
-    """Return the pool of a model for these jobs, on whatever model they run now; nobody else is in it."""
+    """Return the pool of a model with only these jobs, on whatever model they run now."""
     capacity = view.capacity
     sharing = {unit for unit in capacity.pending if len(unit) > 1}
     room = capacity.offered_by_node(model, but=sharing)
@@ -169,7 +169,7 @@ def _gang(job: Job, view: View, model: str, limit: int, numbers: Mapping[NodeId,
 
 
 def _base(running: Running, capacity: Capacity, each: int) -> Row:
-    """Return where a gang is; of one with unequal replicas, its GPUs."""
+    """Return where a gang is; for a gang with unequal replicas, its GPUs."""
     row: dict[int, int] = {}
     for replica in running.replicas:
         places = [capacity.cluster.where[gpu][1] for gpu in replica if gpu in capacity.cluster.where]

@@ -34,7 +34,7 @@ def goodput_model_of(job: Job, gpu_model: str) -> GoodputModel | None:
 def relative_goodput(
     job: Job, gpu_model: str, gpus: int, *, is_spread: bool = False, own_is_spread: bool = False
 ) -> float | None:
-    """Return how many times as fast as its own gang an elastic job is on so many GPUs of a model.
+    """Return how many times as fast as its own gang an elastic job is on `gpus` GPUs of a model.
 
     `is_spread`, `own_is_spread`: whether these, and those of its own gang, are on several nodes. None where
     nothing was measured, or the job is not believed to run there.

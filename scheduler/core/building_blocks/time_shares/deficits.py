@@ -1,13 +1,13 @@
 """What units are owed on each GPU model, and what jobs received there.
 
 While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off.
-Idle GPUs are no deficit: time had beyond a target counts for one lease at most, besides that for which a
-unit is left in its place because of what a preemption costs it; and a job that was given a model
-on which it has no target is owed nothing for that time on models that are no faster for it.
+Idle GPUs are no deficit: time beyond a target counts for one lease at most, besides the time for which a unit
+is left in its place because of what a preemption costs it. A job that was given a model on which it has no
+target is owed nothing for that time on models that are no faster for it.
 
-Gavel compares target and received share since the last allocation and forgets what it owed, but for ties,
-whenever shares are decided anew (section 5). Here it is carried over, so that a unit's part converges to its
-shares however often these change.
+Gavel compares target and received share since the last allocation. Whenever it decides shares again, it
+forgets what it owed, but for ties (section 5). Here the debt is carried over, so that a unit's part converges
+to its shares however often these change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scheduler.core.model.snapshot import JobId, Memory
 
 #: Digits after the point of seconds that are remembered.
 DIGITS = 3
-#: Nobody is left in its place for what a preemption costs for longer than this.
+#: No unit is left in its place for longer than this because of what a preemption costs.
 MOST_LEASES = 10
 
 
@@ -54,7 +54,7 @@ class Deficits:
         for unit, shares in time_shares.items():
             before, here = self._owed.get(unit, {}), ran.get(unit[0])
             if not all(job in view.jobs for job in unit):
-                # Of a job that is still leaving its GPUs, as of one that is held, the debts wait for it.
+                # The debts wait for a job that is still leaving its GPUs, and for one that is held.
                 owed[unit] = before
                 continue
             owed[unit] = {}
@@ -90,7 +90,7 @@ class Deficits:
         time_shares: TimeShares,
         run_options: RunOptions,
     ) -> bool:
-        """Tell whether the job was given another model in passing that is as fast for it."""
+        """Return whether the job was given another model in passing that is as fast for it."""
         unit, there, seconds = ran.get(job, ((), "", 0.0))
         if not seconds or there in time_shares.get(unit, {}):
             return False
@@ -104,8 +104,8 @@ class Deficits:
     def worth_staying(self, unit: Unit, model: str) -> float:
         """Return the seconds more that another must be owed to take the place that the unit runs in; else 0.
 
-        What a preemption costs the unit is to be no more than a part, the overhead, of the time it runs at
-        a stretch; but for more than some leases nobody stays for that.
+        A preemption shall cost the unit no more than a part, the overhead, of the time it runs at a stretch.
+        This keeps a unit in its place for a few leases at most.
         """
         running = self._view.running.get(unit[0])
         if not self._overhead or running is None or (running.jobs, running.gpu_model) != (unit, model):
@@ -115,7 +115,7 @@ class Deficits:
         return min(cost / self._overhead, MOST_LEASES * self._lease_seconds)
 
     def reset(self, time_shares: TimeShares) -> None:
-        """Begin to count what is received anew: shares were decided. What is owed stays owed."""
+        """Start the count of what is received again, since shares were decided. What is owed stays owed."""
         self.reset_at, self.received = self._view.now, {}
         self._owed = {unit: owed for unit, owed in self._owed.items() if unit in time_shares}
 

@@ -1,7 +1,7 @@
-"""A lease made real on the view's GPUs: who stays, who moves, who starts, who has to leave.
+"""A lease made real on the view's GPUs: which jobs stay, move, start, or leave.
 
-Whoever has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
-checkpointed (Gavel, section 5). Nobody stops for a turn that cannot be taken: gangs without a turn leave only
+A job that has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
+checkpointed (Gavel, section 5). No job stops for a turn that cannot be taken: gangs without a turn leave only
 when others need their place.
 """
 
@@ -36,14 +36,14 @@ class LeaseSettler:
         if not changing:
             self._capacity.keep_all()
             self._settled.update(view.running)
-        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        #: The most GPUs of each model that are available: cheaper to ask than a place.
         self._left = {model: self._capacity.offered(model) for model in self._capacity.models}
         for unit in [unit for unit in self._capacity.pending if unit in self._capacity.pinned]:
             self._keep(unit, self._capacity.pending[unit])
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a GPU may still be handed out, or a part of one."""
+        """Return whether a GPU may still be handed out, or a part of one."""
         return any(left > 0 for left in self._left.values()) or self._capacity.has_open_gpus
 
     def serve(self, chosen: Mapping[Unit, str], first: Sequence[Unit] = ()) -> None:
@@ -74,7 +74,8 @@ class LeaseSettler:
                 continue
             self._keep(unit, holding)
         if len(self._capacity.pending) > MANY:
-            # Who of so many must leave is not worth choosing: those for whom there is room stay in the end.
+            # Which of these jobs leave first makes no difference: those for which there is room stay in the
+            # end.
             for holding in list(self._capacity.pending.values()):
                 self._capacity.drop(holding)
 
@@ -106,7 +107,7 @@ class LeaseSettler:
         return True
 
     def spare_others(self) -> None:
-        """Let everyone stay in whose place nobody came."""
+        """Let each job stay whose place no other job took."""
         for jobs, holding in list(self._capacity.pending.items()):
             if self._capacity.may_stay(holding):
                 self._keep(jobs, holding)

@@ -1,8 +1,8 @@
-"""Rounds of leases that let jobs come to their target shares, whoever decided on these.
+"""Rounds of leases that bring jobs to their target shares, however these were decided.
 
-Where a lease ends everyone stands in line: those furthest behind their targets get their turns, whoever runs
-on the model of its turn stays, and what is left over goes to others. Within a lease nobody who runs is
-disturbed; who comes, and GPUs that come free, are served at once.
+Where a lease ends all units stand in line: those furthest behind their targets get their turns, a unit that
+already runs on the model of its turn stays, and what is left over goes to others. Within a lease no running
+job is disturbed; new jobs, and GPUs that come free, are served at once.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Rules:
 
     #: The policy's name: memory of another one is not used.
     policy: str
-    #: How it decides on shares: when an operator changes that, they are decided anew at once.
+    #: How it decides on shares: when an operator changes that, they are decided again at once.
     manner: str
     lease_seconds: float
-    #: Shares are not decided anew more often than this.
+    #: Shares are decided again no more often than this.
     interval_seconds: float
-    #: Whoever has the higher priority goes first in each lease.
+    #: The unit with the higher priority goes first in each lease.
     strict: bool = False
     #: Models are tried in random order for what is left over, not by speed.
     random: bool = False
@@ -119,7 +119,7 @@ class Rounds:
         )
 
     def _decide_shares(self) -> None:
-        """Decide on shares anew if what they depend on is not what it was."""
+        """Decide on shares again if what they depend on has changed."""
         due_at = self._deficits.reset_at + self._rules.interval_seconds
         if self._targets and self._view.now < due_at - INSTANT_SECONDS:
             return
@@ -131,7 +131,7 @@ class Rounds:
             self._deficits.reset(self._targets)
 
     def _changed(self, turns: TimeSlices) -> Outcome:
-        """Begin a lease: everyone stands in line."""
+        """Begin a lease: all units stand in line."""
         view, part = self._view, self._rules.profiling
         settled = profile(view, self._run_options, turns, part) if part else set()
         absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
@@ -160,7 +160,7 @@ class Rounds:
         return TimeSlices(self._view, self._run_options, deficits, strict=rules.strict, random=rules.random)
 
     def _filled(self, turns: TimeSlices) -> Outcome:
-        """Within a lease: start who is due, then whoever waits, on what is idle."""
+        """Within a lease: start units that are due, then other waiting units, on idle GPUs."""
         view, line = self._view, turns.line
         settler = LeaseSettler(view, self._run_options, changing=False)
         if len(view.running) == len(view.jobs) or not settler.has_room:
@@ -185,7 +185,7 @@ class Rounds:
         """Return when to decide again though nothing happens: when places may change."""
         view, running = self._view, self._view.running
         if any(job in running and running[job].jobs != unit for unit in self._due for job in unit):
-            # Who joins another, or parts from it, stops first and starts in a round of its own.
+            # A job that joins another, or parts from it, stops first and starts in a round of its own.
             return view.now + view.round_seconds
         instants = [self._lease_ends]
         if self._expects:
@@ -250,7 +250,7 @@ def _next_lease(shares: Sequence[tuple[str, float]]) -> Reason:
     )
 
 
-# Profiling: let one job of a job class run for a lease on a model on which nobody measured it yet.
+# Profiling: let one job of a job class run for a lease on a model on which it was not measured yet.
 
 
 def profile(view: View, run_options: RunOptions, turns: TimeSlices, part: float) -> set[JobId]:

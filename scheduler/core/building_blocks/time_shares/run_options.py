@@ -1,7 +1,7 @@
 """Where each job of a view could run, at what size, and how fast: asked for job by job.
 
-What the facts leave open is filled as `core.building_blocks.run_time` says. A rate that is no number,
-negative or out of all proportion counts as not known, so that no job can spoil the round for others.
+What the facts leave open is filled as `core.building_blocks.run_time` says. A rate that is not a number,
+negative or out of all proportion counts as unknown, so that no job can spoil the round for others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
 
-#: No rate of a job is believed that is so many times another one of its rates.
+#: A rate of a job is not believed if it is this many times another one of its rates.
 MOST_RATIO = 1 / NEGLIGIBLE
 
 
@@ -39,7 +39,8 @@ class RunOption:
 class RunOptions:
     """What awaits the jobs of a view; None is for a job that can run on no model of it.
 
-    `reference` is the model on which run times hold. To whom is not `aware` of speeds all models are alike.
+    `reference` is the model on which run times hold. For a policy that is not `aware` of speeds all models
+    are alike.
     """
 
     def __init__(self, view: View, reference: str = "", *, aware: bool = True) -> None:
@@ -60,7 +61,9 @@ class RunOptions:
         return self._known[job.id]
 
     def speed(self, job: Job, model: str) -> float:
-        """Return how fast it is there relative to its best; to whom is not aware, 1 wherever it runs."""
+        """Return how fast it is there relative to its best; for a policy that is not aware, 1 wherever it
+        runs.
+        """
         run_option = self.of(job)
         speed = run_option.speeds.get(model, 0.0) if run_option else 0.0
         return speed if self._aware else float(speed > 0)
@@ -100,7 +103,7 @@ class RunOptions:
         if best <= 0:
             return None
         stated = [rate for rate in known.throughput.values() if rate > 0]
-        # The rate that is speed 1, at the job's own size; where nobody knows any, one sample a second.
+        # The rate that is speed 1, at the job's own size; one sample a second where no rate is known.
         unit = (known.throughput.get(self._reference) or max(stated)) if stated else 1.0
         unit *= gpus / job.gpus
         running = {model: speeds[model] for model in models if speeds[model] > 0}

@@ -18,7 +18,7 @@ from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, checked_instance
 from scheduler.core.solvers.instance import Floats, Instance, Pairs
 
-#: Pairs that nobody measured, whoever gains most by sharing: the solver takes longer with each.
+#: Pairs that were not measured, those with the largest gain first: the solver takes longer with each.
 FORETOLD_MOST = 500
 #: What decides how fast a job is, alone and in company: its application, its size, its rates by model.
 _JobClass = tuple[str, int, tuple[tuple[str, float], ...]]
@@ -49,8 +49,8 @@ def solver_input_of(
 ) -> SolverInput | None:
     """Return what to ask a solver; None when no job could run. Pairs are asked about only when `sharing`.
 
-    The weights of the view's members are their tenants', when the objective looks at them (`by_tenant`), and
-    else those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
+    The weights of the view's members are their tenants' when the objective reads them (`by_tenant`), and else
+    those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
     """
     rows = [
         (job, run_option)
@@ -93,7 +93,9 @@ def _job_class(job: Job, run_option: RunOption) -> _JobClass:
 
 
 def believed_weights(view: View) -> dict[str, float]:
-    """Return the weight of each tenant; what is no number counts as 0, and all are equal when all are 0."""
+    """Return the weight of each tenant; a value that is not a number counts as 0, and all are equal when all
+    are 0.
+    """
     stated = {tenant: weight if 0 <= weight <= ABSURD else 0.0 for tenant, weight in weights_of(view).items()}
     return stated if any(stated.values()) else dict.fromkeys(stated, 1.0)
 

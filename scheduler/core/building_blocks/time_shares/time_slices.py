@@ -1,10 +1,10 @@
 """Whose turn it is: which unit runs on which GPU model until the lease ends, by counting GPUs.
 
-First come those that are owed time on a model, the largest deficit first, in one list over all models as in
-Gavel's algorithm 1 (section 5); whoever runs is ahead by what leaving would cost it. What is left over goes
-to those without a turn, each to the fastest model for it; and who has a turn on a model moves up to a faster
-one that would stay idle. Gavel's code walks model by model instead, so that at low load a job takes an idle
-V100 before anyone asks to whom it is worth most.
+First come units that are owed time on a model, the largest deficit first, in one list over all models as in
+Gavel's algorithm 1 (section 5); a running unit is ahead by what leaving would cost it. What is left over goes
+to units without a turn, each on the model that is fastest for it. A unit with a turn on a model moves up to a
+faster one that would stay idle. Gavel's code walks model by model instead, so that at low load a job takes an
+idle V100 before the jobs are considered to which it is worth most.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORTH_MOVING = 1.1
 
 
 class TimeSlices:
-    """Who runs where in the lease to come. `strict`: whoever has the higher priority goes first."""
+    """Which unit runs where in the lease to come. `strict`: the unit with the higher priority goes first."""
 
     def __init__(
         self, view: View, run_options: RunOptions, deficits: Deficits, *, strict: bool, random: bool = False
@@ -57,7 +57,7 @@ class TimeSlices:
     def serve_others(self, settled: Collection[JobId] = ()) -> None:
         """Hand out what is left over: to those without a turn, then to those that are faster elsewhere.
 
-        Who is `settled` stays on the model that was chosen.
+        A `settled` job stays on the model that was chosen.
         """
         jobs = [job for job in self.line if self._run_options.of(job)]
         for _ in self._models:
@@ -69,7 +69,7 @@ class TimeSlices:
 
     @cached_property
     def line(self) -> list[Job]:
-        """All jobs in the order in which they get what is left over: who is owed most first."""
+        """All jobs in the order in which they get what is left over: the job that is owed most first."""
         return sorted(self._view.jobs.values(), key=self._rank)
 
     def preferred(self, job: Job) -> Sequence[str]:

@@ -16,7 +16,7 @@ TimeShares = dict[Unit, dict[str, float]]
 
 #: A share below this is the solver's rounding.
 NEGLIGIBLE_SHARE = 1e-6
-#: Shares that agree in so many digits are equal.
+#: Shares that agree in this many digits are equal.
 SHARE_DIGITS = 6
 
 
@@ -55,7 +55,9 @@ def by_job(time_shares: TimeShares) -> dict[JobId, dict[str, float]]:
 
 
 def without(time_shares: TimeShares, gone: set[JobId]) -> TimeShares:
-    """Return the targets when some jobs are gone; who was to share with one of them has that time alone."""
+    """Return the targets when some jobs are gone; a job that was to share with one of them has that time
+    alone.
+    """
     kept: TimeShares = {}
     for unit, parts in time_shares.items():
         left = tuple([job for job in unit if job not in gone])

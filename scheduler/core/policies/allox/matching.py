@@ -7,12 +7,13 @@ itself and once for each job behind it, so the best schedule is a matching of jo
 cost. The machines here are the lanes of a few kinds, all lanes of a kind being equally fast, and each lane is
 free from an instant of its own. Three things keep the matching small:
 
-- *Collapsed*. Of the positions of a kind only those are columns of the matching that fewer than n others, n
-  jobs being matched, are at least as good as for every job: as near to the end, on a lane that is free as
-  early. This loses nothing. Lanes that are free at the same instant share n positions between them.
+- *Collapsed*. With n jobs to match, a position of a kind is a column of the matching only if fewer than n
+  others are at least as good for every job: as near to the end, on a lane that is free as early. This loses
+  nothing. Lanes that are free at the same instant share n positions between them.
 - *Grouped*. Where more than `MANY_LANES` lanes of a kind are busy, they count as `GROUPS` groups, each twice
-  as large as the one before, with the mean instant of its lanes: those that are free soonest are told apart
-  best. On random instances the plan cost less than 1 % more than the exact one, in a third of its time.
+  as large as the one before, with the mean instant of its lanes: those that are free soonest are
+  distinguished best. On random instances the plan cost less than 1 % more than the exact one, in a third of
+  its time.
 - *In order*. Jobs go into the matching the longest first, times their load: each shorter one then goes in
   front of those that are there already, and hardly displaces any (a fifth of the time on 1,024 jobs, an
   eighth on 2,048).

@@ -1,32 +1,32 @@
-"""AlloX: each job on the GPU model, and in the place of its queue, that lets all end soonest on average.
+"""AlloX: each job on the GPU model, and in the place of its queue, with which all jobs end soonest on
+average.
 
-T. Le, X. Sun, M. Chowdhury and Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020. Jobs
-run on any of several models at different speeds. A matching of jobs to (GPU, position from the end) of least
-cost is the schedule with the least sum of completion times (section 3.1, see
-`core.policies.allox.matching`). Jobs that come first on an idle GPU start; everything else is planned
-anew when something happens (3.2). So a job may wait for a fast model though a slow one is idle, when it ends
-sooner so. Fairness (3.3): only the part `alpha` of the tenants that make least progress take part, at least
-one; 1 is without. As in the paper nothing that runs is preempted or moved: it only tells when its GPUs are
-free. Deviations and choices:
+T. Le, X. Sun, M. Chowdhury and Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020. Jobs run
+on any of several models at different speeds. A matching of jobs to (GPU, position from the end) of least cost
+is the schedule with the least sum of completion times (section 3.1, see `core.policies.allox.matching`). Jobs
+that come first on an idle GPU start; everything else is planned again at each event (3.2). So a job may wait
+for a fast model though a slow one is idle, if it ends sooner so. Fairness (3.3): only the part `alpha` of the
+tenants that make least progress take part, at least one; 1 is without. As in the paper no running job is
+preempted or moved; its expected end only gives the time at which its GPUs are free. Deviations and choices:
 
 - Gangs: the paper's jobs take one machine each. Here the GPUs of a model are lanes as wide as the mean gang
-  that waits, and a gang that is so many times wider than a lane delays those behind it so many times as long:
-  k-th from the end, w wide among w' on average, it costs p (1 + (k - 1) w / w'). For jobs of one width that
-  is the paper's cost; in general it is the order by GPU-seconds, which would be best if gangs could share the
-  GPUs of a model like a liquid. A gang is ready when it would fit by the expected ends of what runs.
+  that waits, and a gang that is n times wider than a lane delays those behind it n times as long: k-th from
+  the end, w wide among w' on average, it costs p (1 + (k - 1) w / w'). For jobs of one width that is the
+  paper's cost; in general it is the order by GPU-seconds, which would be best if gangs could share the GPUs
+  of a model in any fractions. A gang is ready when it would fit by the expected ends of what runs.
 - A gang that comes first and does not fit now reserves the instant at which it will (EASY backfilling);
   others of its model start before it only when that does not delay it. The paper needs no such thing.
-- Run times: `core.building_blocks.run_time`, which says how speeds that nobody knows are assumed. `reference`
+- Run times: `core.building_blocks.run_time`, which states the assumptions about unknown speeds. `reference`
   is the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
   paper's estimator, which profiles samples of a job, is left out.
 - Size: `window` jobs of a priority at most are matched at a time, the shortest on each model by turns, which
   is the rule of the authors' simulator (it takes 50); more only when they have started.
-- Fairness: the authors score a user by the dominant share of what it holds on its faster resource, less
-  where it runs on the slower one. Here as well: the part a tenant holds of the GPUs of its jobs' fastest
-  models, times their speed where they are relative to there, by its weight. Scores are taken anew after each
-  eighth of the idle GPUs, and where the chosen tenants can start nothing, `alpha` doubles until everyone
-  takes part (an option of the authors' code): no GPU is idle for fairness's sake.
-- Higher priority first: each priority is planned for itself, behind what is planned for those above it.
+- Fairness: the authors score a user by the dominant share of what it holds on its faster resource, less where
+  it runs on the slower one. Here as well: the part a tenant holds of the GPUs of its jobs' fastest models,
+  times their speed where they are relative to there, by its weight. Scores are computed again after each
+  eighth of the idle GPUs. Where the chosen tenants can start nothing, `alpha` doubles until all take part (an
+  option of the authors' code): no GPU is idle for fairness's sake.
+- Higher priority first: each priority is planned separately, behind what is planned for those above it.
 - A gang that is elastic is planned at its own size and starts at the largest that fits.
 - Starvation: with `alpha` at 1 long jobs starve on an endless stream of short ones. Below it every tenant is
   served in turn; within a tenant long jobs may still starve.
@@ -60,7 +60,7 @@ from scheduler.core.policies.allox import matching
 from scheduler.core.policies.allox.matching import Floats
 from scheduler.core.policies.allox.releases import End, Releases, free_after, lanes_of
 
-#: With a fairness filter, scores are taken anew after each such part of the GPUs that were idle.
+#: With a fairness filter, scores are computed again after each such part of the GPUs that were idle.
 STEPS = 8
 
 
@@ -68,7 +68,7 @@ STEPS = 8
 class AlloX:
     """Least sum of completion times over GPU models, within priorities; nothing that runs is disturbed."""
 
-    #: Nobody stops, moves or shares GPUs for one that starts.
+    #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
     #: Part of the tenants, those with the least progress, that take part; 1: no fairness.
@@ -118,7 +118,7 @@ class _PlanEntry:
 
 
 class _Starts:
-    """What is idle, when the rest comes free, and who starts: on a capacity that only shrinks."""
+    """What is idle, when the rest comes free, and which jobs start: on a capacity that only shrinks."""
 
     def __init__(self, view: View, reference: str) -> None:
         self.capacity = view.capacity.fork()
@@ -171,7 +171,7 @@ class _Starts:
         return False
 
     def has_room_for(self, jobs: Iterable[Job]) -> bool:
-        """Tell whether a GPU may still be handed out, or to one of these a part of one."""
+        """Return whether a GPU may still be handed out, or to one of these a part of one."""
         return self.idle > 0 or (self.capacity.has_open_gpus and any(job.has_parts for job in jobs))
 
     def _has_room(self, job: Job, model: str) -> bool:
@@ -248,7 +248,7 @@ class _Planner:
         self._line_up(waiting, plan, chosen)
 
     def _start(self, plan: dict[JobId, _PlanEntry], gpus: int) -> set[JobId]:
-        """Start who may start, in the order of the plan, until so many GPUs are given away."""
+        """Start jobs that may start, in the order of the plan, until `gpus` GPUs are given away."""
         started = set()
         before = self._starts.idle
         for planned in sorted(plan.values(), key=lambda planned: planned.rank):

@@ -1,7 +1,7 @@
-"""When GPUs come free by what is expected of the jobs that run, and from when on a gang would fit.
+"""When GPUs come free, by the expected ends of the running jobs, and from when on a gang would fit.
 
-A gang is tried now, and then after 1, 2, 4, ... of the jobs that run on a model have ended: the instant found
-is late by less than half of those ends, and a long list of them costs a few searches only.
+A gang is tried now, and then after the first 1, 2, 4, ... running jobs on a model have ended. So the instant
+found is late by less than half of those ends, and a long list of them costs only a few searches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Releases:
     def __init__(self, model: str, capacity: Capacity, ends: Sequence[End]) -> None:
         self._model, self._capacity = model, capacity
         self._ends = sorted(ends, key=lambda end: end[0])
-        #: What is to be had after some of the ends, as far as anybody asked.
+        #: What is available after some of the ends, as far as it was asked for.
         self._steps: list[tuple[float, Capacity]] = [(0.0, capacity)]
         self._ended = 0
         self._known: dict[Demand, float] = {}
@@ -74,7 +74,7 @@ class Releases:
 
 
 def lanes_of(free: Floats, gpus: float) -> Floats:
-    """Return when lanes of so many GPUs each are free: each one with the last of its GPUs."""
+    """Return when lanes of `gpus` GPUs each are free: each one with the last of its GPUs."""
     count = max(1, int(len(free) / gpus + 1e-9)) if len(free) else 0
     last = np.ceil(np.arange(1, count + 1) * gpus - 1e-9).astype(int) - 1
     lanes: Floats = free[np.minimum(last, len(free) - 1)]
@@ -82,5 +82,5 @@ def lanes_of(free: Floats, gpus: float) -> Floats:
 
 
 def free_after(lanes: Floats, gpus: int) -> Floats:
-    """Return when each of so many GPUs is free once their lanes have served what was matched to them."""
+    """Return when each of `gpus` GPUs is free once their lanes have served what was matched to them."""
     return np.sort(lanes[np.arange(gpus) * len(lanes) // gpus]) if gpus else lanes

@@ -3,30 +3,30 @@
 W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018. It promises early
 feedback and a busy cluster, neither fairness nor completion times.
 
-What is the paper's: time slicing when not everyone fits, round robin, whole gangs, equal shares, about a
-minute each (3.1); none when everyone fits; packing by trial, kept only if the measured progress of both
-together beats taking turns (3.2; off by default, see `core.policies.gandiva.trials`); moving a gang that is
-spread over nodes when one node could hold it (3.3); growing elastic jobs into idle GPUs of their node, and
-taking those back as soon as someone waits (3.4).
+What is the paper's: time slicing when not all jobs fit, round robin, whole gangs, equal shares, about a
+minute each (3.1); none when all fit; packing by trial, kept only if the measured progress of both together
+beats taking turns (3.2; off by default, see `core.policies.gandiva.trials`); moving a gang that is spread
+over nodes when one node could hold it (3.3); growing elastic jobs into idle GPUs of their node, and taking
+those back as soon as a job waits (3.4).
 
 What is not:
 
-- Slices are those of the view, all at the same instants. The paper rotates on each server by itself, among
+- Slices are those of the view, all at the same instants. The paper rotates on each server separately, among
   jobs of equal size, and places new jobs on servers of their size ("affinity"): places are the placer's here.
   Equal shares come from passes as in stride scheduling: at the end of a slice gangs go in the order of the
   time they had; a newcomer begins level with the least served, ahead of it.
 - A suspension is our preemption: a checkpoint, not the paper's copy of GPU memory within 100 ms. Choose the
   slice accordingly. It does not wait for the end of a mini-batch: the job does that, in its grace period.
   With `in_place`, pairs take turns without one: the other is frozen where it is and keeps its GPU memory,
-  which therefore has to hold both. Whoever is beyond the second has turns by checkpoint.
+  which therefore has to hold both. Any further job has its turns by checkpoint.
 - A migration is a grant that asks for one node (one gang a round, each at most once per interval). The placer
   has to move a gang that runs on more; one that lets it stay where it is ignores the wish.
 - Profiling of migrations, growth and GPU utilisation, and reverting what did not help, is left out: only
   pairs are measured. Jobs that interfere are separated only as pairs.
 - Only what was grown beyond the job's own size is taken back; no job is shrunk below it.
 - A pair stops before it starts together; until it has, or for a slice at most, nothing else starts. It stays
-  together while it pays, also when GPUs come free; when one of the two ends, the other starts anew alone.
-- Priority of our jobs comes first: slices are shared among the highest that wait, who preempt at once.
+  together while it pays, also when GPUs come free; when one of the two ends, the other starts again alone.
+- Priority of our jobs comes first: slices are shared among the highest that wait, which preempt at once.
 """
 
 from __future__ import annotations
@@ -62,24 +62,24 @@ FAILURES_KEPT = 200
 class Gandiva:
     """Round robin in time slices, with packing, migration and growth."""
 
-    #: Who waits has its turn in a later slice, though jobs neither come nor go.
+    #: A waiting job has its turn in a later slice, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It decides itself when elastic gangs grow.
     resizes: ClassVar[bool] = True
 
     slice_seconds: float = 60.0
-    #: Try pairs of jobs on the same GPUs when not everyone fits.
+    #: Try pairs of jobs on the same GPUs when not all fit.
     packing: bool = False
     #: Let pairs of jobs take turns in place: frozen, with all they have in memory, instead of by checkpoints.
-    #: Only where both fit into the memory of the GPUs, which nobody checks.
+    #: This is only safe where both fit into the memory of the GPUs, which is not checked.
     in_place: bool = False
     #: How much more progress than taking turns a pair must make; 0.1 is a tenth more.
     packing_gain: float = 0.1
-    #: Let elastic jobs grow into idle GPUs of their node while nobody waits.
+    #: Let elastic jobs grow into idle GPUs of their node while no job waits.
     grow: bool = True
-    #: Move gangs onto one node while nobody waits.
+    #: Move gangs onto one node while no job waits.
     migrate: bool = True
-    #: A job is left alone for so long after it started, grew or was moved.
+    #: A job is left alone for this long after it started, grew or was moved.
     migration_interval_seconds: float = 600.0
 
     def __post_init__(self) -> None:
@@ -89,10 +89,10 @@ class Gandiva:
             raise ValueError("pairs run at the same time (packing) or take turns (in_place), not both")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Start what fits; take turns when something does not; improve what runs when nobody waits."""
+        """Start what fits; take turns when something does not; improve what runs when no job waits."""
         state = _State(self, view, memory if memory.get("policy") == "gandiva" else {})
         grants = _parted(state)
-        # Who joins another, or parts from it, stops first and starts in a round of its own.
+        # A job that joins another, or parts from it, stops first and starts in a round of its own.
         next_round_at = view.now + view.round_seconds
         if grants:
             return state.decision(Outcome(grants=grants, queue=state.queue(grants)), wake_at=next_round_at)
@@ -194,7 +194,7 @@ def _parted(state: _State) -> tuple[Grant, ...]:
 
 
 def _has_room(state: _State, running: Running) -> bool:
-    """Whether one of two that take turns would have GPUs of its own: nobody waits, and enough are idle."""
+    """Whether one of two that take turns would have GPUs of its own: no job waits, and enough are idle."""
     view = state.view
     if state.waiting:
         return False
@@ -219,7 +219,7 @@ def _together(state: _State) -> Decision:
 
 
 def _shrunk(state: _State) -> Outcome | None:
-    """Take back what jobs grew into, and start whoever fits then; None when nobody has grown."""
+    """Take back what jobs grew into, and start the jobs that fit then; None when no job has grown."""
     view = state.view
     grown = [held for held in _alone(view) if len(held.gpus) > view.jobs[held.jobs[0]].gpus]
     if not grown:
@@ -273,7 +273,7 @@ def _spans_nodes(running: Running, view: View) -> bool:
 
 
 def _larger(job: Job, running: Running, view: View, capacity: Capacity) -> Grant | None:
-    """Return the largest growth into idle GPUs: of its node, if it is on one."""
+    """Return the largest growth into idle GPUs, within its node if it is on one."""
     assert job.elastic is not None
     step, has = job.tasks[0].gpus, len(running.gpus)
     near = Locality.NODE if len(view.capacity.pending[running.jobs].parts) == 1 else Locality.ANY

@@ -1,4 +1,4 @@
-"""Time slices for the jobs of a view: whose turn it is, and until when.
+"""Time slices for the jobs of a view: which job has its turn, and until when.
 
 Everyone's pass rises by the seconds it runs, and at the end of a slice gangs go in the order of their passes:
 stride scheduling with equal tickets (C. Waldspurger and W. Weihl, MIT/LCS/TM-528, 1995), which is round robin
@@ -18,8 +18,8 @@ from scheduler.core.model.snapshot import Job, Memory
 class Slices:
     """The passes of a view's jobs. Memory: `at`, `slice_ends`, and `passes` in seconds by job.
 
-    Where it is lost everyone begins level, those first who have run least, and the slice is taken to have
-    begun when the last of those that run started.
+    Where it is lost all jobs begin level, those first that have run least, and the slice is taken to have
+    begun when the last running job started.
     """
 
     def __init__(self, seconds: float, view: View, memory: Memory) -> None:
@@ -41,7 +41,7 @@ class Slices:
         self.ends_at = view.now + seconds if self.is_over else ends
 
     def rank(self, job: Job) -> tuple[Any, ...]:
-        """Return the place in line: in the middle of a slice nobody of equal priority passes who runs."""
+        """Return the place in line: within a slice no job passes a running one of equal priority."""
         number, running = job.id, self._view.running.get(job.id)
         waits = running is None
         executed = executed_seconds(job, running, self._view.now)

@@ -4,8 +4,8 @@ W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", O
 pays when together the two make more progress than they would taking turns: the sum of their measured speeds,
 each relative to having the GPUs alone, is above 1. Deviations:
 
-- Gandiva tries the job of lowest GPU utilisation on the GPU of lowest utilisation. We are told no
-  utilisation: a gang is tried with the first that waits and fits its shape, unless the like failed before.
+- Gandiva tries the job of lowest GPU utilisation on the GPU of lowest utilisation. We do not know
+  utilisation: a gang is tried with the first waiting job of its shape, unless such a pair failed before.
 - Whether the memory of the GPUs suffices is not known beforehand either: a pair that does not fit fails.
 - What was learned of a pair counts for all jobs of the same applications, where these are known.
 """
@@ -22,7 +22,7 @@ Pair = tuple[JobId, JobId]
 
 
 def pays(running: Running, least_gain: float) -> bool | None:
-    """Return whether jobs that share make so much more progress than taking turns; None: not measured yet."""
+    """Return whether jobs that share make enough more progress than taking turns; None: not measured yet."""
     if any(job not in running.speeds for job in running.jobs):
         return None
     return sum([running.speeds[job] for job in running.jobs]) >= 1 + least_gain

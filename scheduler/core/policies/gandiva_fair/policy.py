@@ -4,30 +4,29 @@ S. Chaudhary, R. Ramjee, M. Sivathanu, N. Kwatra and S. Viswanatha, "Balancing E
 Heterogeneous GPU Clusters for Deep Learning", EuroSys 2020. Tickets entitle a user to a part of the GPUs of
 each model, whatever the number and size of its jobs; what it can not use goes to others by water filling
 (`core.building_blocks.entitlement`). Users then trade: those whose jobs gain much from a fast model buy time
-there with time on a slow one, from those whose jobs gain little (`trading`, section
-4.4). Jobs of a user have equal parts of what it holds, and whole gangs take turns of about a minute by stride
-(`stride`).
+there with time on a slow one, from those whose jobs gain little (`trading`, section 4.4). Jobs of a user have
+equal parts of what it holds, and whole gangs take turns of about a minute by stride (`stride`).
 
-Tickets have two levels: a tenant's are its weight as a member, and its users (`Job.user`; jobs of which
-nobody says whose they are have one together) have equal parts of them. Users of any two tenants may trade.
-Deviations and choices:
+Tickets have two levels: a tenant's are its weight as a member, and its users (`Job.user`; jobs without a
+stated user have one together) have equal parts of them. Users of any two tenants may trade. Deviations and
+choices:
 
 - Turns: the paper's split stride gives each server's small jobs to a local scheduler and gangs that span
   servers to a central one, which needs the same quantum on several servers. Here one list serves the whole
   virtual cluster, for gangs of any size: local and central turns can not collide.
 - So fairness does not depend on which server a job is on, and no ticket load has to be balanced among
-  servers: whoever has its turn runs wherever there is room. What is left of load balancing is that jobs which
-  have their turn move together when a gang which has one too finds no place (`Rules.gathers`).
-- Who wants fewer GPUs than its part takes its fastest models of that first, not some of every model: or it
-  would be better off alone while others had its fast GPUs.
-- Entitlement and trades are decided anew at the end of a quantum when jobs, GPUs or speeds changed, not more
-  often than every `interval_seconds`.
+  servers: a job that has its turn runs wherever there is room. Only one kind of load balancing remains: jobs
+  that have their turn move together when a gang that has one too finds no place (`Rules.gathers`).
+- A user that wants fewer GPUs than its part takes those of its fastest models first, not some of every model.
+  Otherwise it would be better off alone while others had its fast GPUs.
+- Entitlement and trades are decided again at the end of a quantum when jobs, GPUs or speeds changed, at most
+  once in `interval_seconds`.
 - The speed-up of a user is that of the mean of its jobs by their tickets, each measured by its best model;
   `profiling` is the part of the GPUs that may be used at a time to learn those that are only estimated.
   Without `trading` speeds count for nothing but left-over GPUs.
 - Within a user a job of priority p has p + 1 times the tickets (below 0: 1 / (1 - p) times). Priority does
   not count between users: each could claim more by raising it.
-- Idle GPUs are handed out at once, to whoever is owed most.
+- Idle GPUs are handed out at once, to the user that is owed most.
 """
 
 from __future__ import annotations
@@ -69,17 +68,17 @@ PRICES = ("second", "clearing")
 class GandivaFair:
     """Equal parts of every model for users by weight, and trades between models."""
 
-    #: Who waits has its turn in a later quantum, though jobs neither come nor go.
+    #: A waiting job has its turn in a later quantum, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It means each job to have a share of each GPU model, and remembers which.
     has_targets: ClassVar[bool] = True
 
     quantum_seconds: float = 60.0
-    #: Entitlements and trades are not decided anew more often than this.
+    #: Entitlements and trades are decided again no more often than this.
     interval_seconds: float = 60.0
     trading: bool = True
-    #: Of a trade: the second highest speed-up, or the one at which as much is bought as sold, which leaves
-    #: less to be gained by understating one's own.
+    #: The price of a trade: the second highest speed-up, or the one at which as much is bought as sold, which
+    #: leaves less to be gained by understating one's own.
     price: str = field(default="second", metadata={"choices": PRICES})
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.1
@@ -124,16 +123,16 @@ class GandivaFair:
 
 
 def _nobody(memory: Memory) -> Decision:
-    """Return the decision where there are no jobs: who comes next is owed nothing."""
+    """Return the decision where there are no jobs: the next user to come is owed nothing."""
     lines = tuple(_entitled_lines(memory.get("books", {}), {"entitled": {}, "users": {}}))
     return Decision(grants=(), keep_running=True, memory={"policy": "gandiva_fair"}, ledger=lines)
 
 
 class _Books:
-    """Who is entitled to what, what was traded, and what everyone holds then.
+    """What each user is entitled to, what was traded, and what each holds then.
 
     Memory `books`: `entitled` and `held`, GPUs by tenant and model, `users`, what each tenant's users hold,
-    and `trades`; there are none without a `price`. `lines` say what of it changed in this round.
+    and `trades`; there are none without a `price`. `lines` report what changed in this round.
     """
 
     def __init__(self, view: View, run_options: RunOptions, written: Mapping[str, Any], price: str) -> None:
@@ -302,7 +301,7 @@ def _entitled_lines(earlier: Mapping[str, Any], books: Mapping[str, Any]) -> Ite
 def _trade_lines(
     earlier: Mapping[str, Any], trades: Sequence[Trade[User]], rates: Mapping[User, Mapping[str, float]]
 ) -> Iterator[LedgerLine]:
-    """Yield a line for each trade, and one when nobody trades any more; nothing if all is as before."""
+    """Yield a line for each trade, and one when trading has ended; nothing if all is as before."""
     if [_entry(done) for done in trades] == list(earlier.get("trades", [])):
         return
     if not trades:

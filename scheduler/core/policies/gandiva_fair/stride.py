@@ -1,20 +1,22 @@
-"""Turns by stride for users: nobody is further from its part than one quantum of the largest gang.
+"""Turns by stride for users: no user is further from its part than one quantum of the largest gang.
 
 Gang-aware split stride as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU
 Clusters for Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4.1. A user is owed the GPU time of each
-model that is its part and that it did not get; who is owed most goes first, with whichever of its jobs is
+model that is its part and that it did not get. The user that is owed most goes first, with its job that is
 furthest behind and still fits, and pays for it at once. What does not fit is passed over and keeps what it is
-owed, so it is early in line the next time. What a user is owed is what the paper's passes say of each other:
+owed, so it is early in line the next time. These debts correspond to the differences between the paper's
+passes:
 
-- Who comes is owed nothing. Who leaves takes with it what it was owed; the others bear that by their parts.
-- What nobody had is nobody's debt: together users are owed nothing (`_level`). So a part that cannot be had,
+- A new user is owed nothing. A user that leaves takes with it what it was owed; the others bear that by their
+  parts.
+- Time that no user had is no debt: together users are owed nothing (`_level`). So a part that is impossible,
   such as two gangs of three on four GPUs, does not become a claim on the future.
 
 A gang that smaller ones of its own user keep passing would never run: where it is itself owed a quantum, it
-leads, one on a model at a time, unless that drives someone else further than the bound (`_leader`).
+leads, one on a model at a time, unless that drives another user further than the bound (`_leader`).
 
-What that comes to, as tests show on random clusters where gangs leave no hole: from any arrival on, a user is
-within a quantum of the largest gang of its part, so within any window it is within two. Debts of single jobs
+Tests show the result on random clusters where gangs leave no hole: from any arrival on, a user is within a
+quantum of the largest gang of its part, so within any window it is within two. Debts of single jobs
 (`time_shares.deficits`) do not keep that: a user with many jobs may be behind with all of them at once.
 """
 
@@ -34,17 +36,17 @@ from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
-#: A tenant and one of its users; jobs of which nobody says whose they are have one user together.
+#: A tenant and one of its users; jobs without a stated user have one user together.
 User = tuple[str, str]
 #: GPUs, also fractions of them, by user and model.
 Parts = Mapping[User, Mapping[str, float]]
 
 #: Digits after the point of GPU-seconds that are remembered.
 DIGITS = 3
-#: No user is remembered to be further off than so many quanta of the largest gang: such a debt comes from
-#: what could not be had, and would keep others waiting long after.
+#: A user is remembered to be at most this many quanta of the largest gang off. A larger debt comes from time
+#: that was not available, and would keep others waiting long after.
 MOST_QUANTA = 2.0
-#: A job that runs moves to another model for its own part there only once it is owed so many quanta more than
+#: A running job moves to another model for its own part there only once it is owed this many quanta more than
 #: another job of its user, so that jobs of a user do not change places every minute.
 MOVE_QUANTA = 10.0
 
@@ -106,7 +108,7 @@ class Stride:
         return sum(self._owed.get(user, {}).values())
 
     def bound(self, model: str, most: float) -> None:
-        """Forget what anyone is owed, or ahead, beyond so many GPU-seconds of the model."""
+        """Forget what any user is owed, or is ahead, beyond `most` GPU-seconds of the model."""
         for owed in self._owed.values():
             if model in owed:
                 owed[model] = min(max(owed[model], -most), most)
@@ -131,7 +133,7 @@ class Stride:
 
         leaving = {job for grant in decision.grants for job in grant.jobs}.union(decision.stops)
         for job, running in view.running.items():
-            # Of a group that shares its GPUs, the first stands for all.
+            # The first job of a group that shares its GPUs stands for all.
             if job == running.jobs[0] and running.phase == "held" and leaving.isdisjoint(running.jobs):
                 add(running.jobs, running.gpu_model, len(running.gpus))
         for grant in decision.grants:
@@ -180,7 +182,8 @@ class StrideTimeSlices(TimeSlices):
     def _candidates(self, time_shares: TimeShares) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
         """Return the jobs of each user with a target on a model and what they are owed there, most first.
 
-        Who runs on another model comes later: its user has its part of both whichever of its jobs is where.
+        A job that runs on another model comes later: its user has its part of both whichever of its jobs is
+        where.
         """
         found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
         patience = MOVE_QUANTA * self._quantum_seconds
@@ -214,7 +217,7 @@ class StrideTimeSlices(TimeSlices):
         owed: Mapping[tuple[User, str], float],
         most: float,
     ) -> Unit | None:
-        """Return the gang passed by for longest, if nobody else is too far behind for it to go first."""
+        """Return the gang passed by for longest, if no other is too far behind for it to go first."""
         behind = [(seconds, user) for (user, where), seconds in owed.items() if where == model]
         overdue = [
             (seconds, unit, user)

@@ -1,7 +1,7 @@
 """Trades of GPU time: fast GPUs to those that gain most from them, more of the slow ones in return.
 
 S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning"
-(Gandiva-Fair), EuroSys 2020, section 4.4. A user's speed-up says how many slow GPUs one fast GPU is worth to
+(Gandiva-Fair), EuroSys 2020, section 4.4. A user's speed-up is how many slow GPUs one fast GPU is worth to
 it. The one with the highest that still has slow GPUs buys from the one with the lowest that still has fast
 ones, at the second highest speed-up among those that could buy, so that overstating one's own gains nothing.
 The price lies between what the GPU is worth to the two: neither loses. Models are paired the slowest and the
@@ -13,7 +13,7 @@ takes no more GPUs than it can use.
 To overstate one's speed-up does not pay under that rule, to understate it does: most of what trades gain goes
 to those that sell, which makes selling better than buying for all but the very fastest. With `clearing`, all
 trades of two models have one price instead, that of the user in the middle: those above it buy what they can,
-those below sell, and what anyone says decides on which side it is rather than about the price
+those below sell, and what a user states decides on which side it is rather than about the price
 (benchmarks/bench_misreports.py).
 """
 
@@ -34,7 +34,7 @@ EQUAL = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Trade(Generic[Claimant]):
-    """So many fast GPUs for `price` times as many slow ones."""
+    """A number of fast GPUs for `price` times as many slow ones."""
 
     buyer: Claimant
     seller: Claimant
@@ -57,11 +57,11 @@ def trade(
     *,
     clearing: bool = False,
 ) -> tuple[Holdings[Claimant], list[Trade[Claimant]]]:
-    """Return what everyone holds after all trades, and these in order.
+    """Return what each user holds after all trades, and these in order.
 
-    `rates` are by user and model, of those known; `models` are the fastest first. Nobody is worse off:
-    measured by its own rates, each user's holdings are worth at least what they were. The price is the second
-    highest speed-up, or with `clearing` the one at which as much is bought as sold.
+    `rates` are by user and model, where known; `models` are the fastest first. No user is worse off: measured
+    by its own rates, each user's holdings are worth at least what they were. The price is the second highest
+    speed-up, or with `clearing` the one at which as much is bought as sold.
     """
     held = {user: dict(amounts) for user, amounts in holdings.items()}
     trades: list[Trade[Claimant]] = []
@@ -93,14 +93,14 @@ class _PairTrades(Generic[Claimant]):
             if user in held and known.get(fast, 0.0) > 0 and known.get(slow, 0.0) > 0
         }
         ranked = sorted(self._speed_up, key=self._rank)
-        # Who has bought all it can does not sell before all who gain less have: so nobody comes back.
+        # A user that has bought all it can sells only after all that gain less: so no user comes back.
         self._sellers = deque([user for user in ranked if self._may_sell(user)])
         self._buyers = deque([user for user in reversed(ranked) if self._may_buy(user)])
-        #: Of all trades; None: the second highest speed-up at each.
+        #: The price of all trades; None: the second highest speed-up at each.
         self._price = self._clearing_price() if clearing else None
 
     def next_trade(self) -> Trade[Claimant] | None:
-        """Carry out the next trade; None when nobody gains from one."""
+        """Carry out the next trade; None when no user gains from one."""
         while self._sellers and self._buyers:
             buyer, seller = self._buyers[0], self._sellers[0]
             most, worth = self._speed_up[buyer], self._speed_up[seller]
@@ -125,7 +125,7 @@ class _PairTrades(Generic[Claimant]):
         return max(worth, self._speed_up[self._buyers[1]]) if len(self._buyers) > 1 else worth
 
     def _clearing_price(self) -> float | None:
-        """Return the lowest speed-up of anyone at which those above it buy no more than those below sell."""
+        """Return the lowest speed-up at which users above it buy no more than those below sell."""
         prices = sorted({self._speed_up[user] for user in (*self._buyers, *self._sellers)})
 
         def sells_out(price: float) -> bool:

@@ -2,25 +2,25 @@
 
 Q. Hu, M. Zhang, P. Sun, Y. Wen and T. Zhang, "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler
 for Deep Learning Training Jobs", ASPLOS 2023, sections 3.2 to 3.5. Order: expected time left times GPUs. A
-job's sharing score, by what it makes of a GPU alone, is 0 (tiny), 1 (medium) or 2 (jumbo); two jobs of as
-many GPUs share if their scores sum to `capacity` at most, their memory fits, and the guest is expected to
-need no more than twice the GPU time of its host, so that no short job is tied to a long one. Only pairs,
-and only gangs of up to `most_gpus`. What is not the paper's:
+job's sharing score, by how it uses a GPU alone, is 0 (tiny), 1 (medium) or 2 (jumbo); two jobs of as many
+GPUs share if their scores sum to `capacity` at most, their memory fits, and the guest is expected to need no
+more than twice the GPU time of its host, so that no short job is tied to a long one. Only pairs, and only
+gangs of up to `most_gpus`. Deviations:
 
 - A guest comes with its host, or joins it later: it is the first in line that may share with it. Hosts that
   start choose before those that run. What is left of a pair runs on, and may have another guest.
-- Jobs share only where not everyone fits. The paper looks for a host first and for idle GPUs then, unless
-  few jobs are forecast.
+- Jobs share only where not all fit. The paper looks for a host first and for idle GPUs then, unless few jobs
+  are forecast.
 - The paper fits a decision tree for scores on each cluster. Ours has two rules, which agree with the
-  published labels of 53 of 66 measured configurations and understate two (`sharing_score`). What was
-  measured of the pair overrules them: no speed may be below `least_speed`. So does, where jobs may share
-  freely and nobody measured the two, what is predicted of them by pairs that were (`perf.interference`).
-- Profiles are facts of jobs (`Job.profile`): by their own runs, or by those of jobs like them. A job without
-  a profile shares with nobody. The paper runs every new job on a few nodes first. Here operators say on how
-  many GPUs (`profiler`, which lists our choices): on none, unless they do.
+  published labels of 53 of 66 measured configurations and understate two (`sharing_score`). What was measured
+  of the pair overrules them: no speed may be below `least_speed`. Where jobs may share freely and the two
+  were not measured, the prediction from measured pairs overrules them as well (`perf.interference`).
+- Profiles are facts of jobs (`Job.profile`), from their own runs or those of jobs like them. A job without a
+  profile does not share. The paper runs every new job on a few nodes first. Here operators set the number of
+  GPUs for this (`profiler`, which lists our choices), by default none.
 - Durations are expected as everywhere here (`run_time`), and not by the paper's additive model: on the GPU
   model where a job runs, or, while it waits, on the model of the view on which it is fastest.
-- Who is first and does not fit is passed by others, as in the paper while jobs share.
+- A job that is first and does not fit is passed by others, as in the paper while jobs share.
 - Priority of our jobs comes before all of that, and pairs have the same one.
 """
 
@@ -45,14 +45,14 @@ from scheduler.core.policies.lucid.profiler import Profiler, Terms
 TINY, MEDIUM, JUMBO = 0, 1, 2
 #: A device that computes for less of the time is hardly used; one whose memory is busy for more suffers.
 TINY_BELOW, JUMBO_FROM = 0.25, 0.30
-#: The guest is expected to need at most so many times the GPU time of its host.
+#: The guest is expected to need at most this many times the GPU time of its host.
 _LONGER = 2.0
-#: So many in line that ask for the same are looked at for each host.
+#: The most waiting jobs that ask for the same that are considered for each host.
 GUESTS_MOST = 100
 
 
 def sharing_score(profile: Profile | None) -> int | None:
-    """Return how much a job is in others' way: TINY, MEDIUM or JUMBO; None: nobody knows."""
+    """Return how much a job slows others down: TINY, MEDIUM or JUMBO; None: unknown."""
     if profile is None or profile.utilisation is None:
         return None
     if profile.utilisation < TINY_BELOW:
@@ -66,15 +66,15 @@ def sharing_score(profile: Profile | None) -> int | None:
 class Lucid:
     """Order of expected GPU time, and pairs by sharing score."""
 
-    #: What the scores of a pair may sum to; below 0 nobody shares.
+    #: What the scores of a pair may sum to; below 0 no job shares.
     capacity: int = 2
     #: Larger gangs do not share.
     most_gpus: int = 8
-    #: Of a pair that was measured, or predicted: each must be as fast as this part of its speed alone.
+    #: In a pair that was measured, or predicted, each must be as fast as this part of its speed alone.
     least_speed: float = 0.85
-    #: GPUs on which new jobs run first, to be profiled; 0: nobody does.
+    #: GPUs on which new jobs run first, to be profiled; 0: none do.
     profiler_gpus: int = 0
-    #: For how long at most. Devices tell after three minutes at the latest.
+    #: For how long at most. Devices report after three minutes at the latest.
     profiling_seconds: float = 200.0
     #: GPUs that the profiler borrows while many wait for it; 0: none.
     lent_gpus: int = 8
@@ -95,7 +95,7 @@ class Lucid:
 
     @property
     def measures_profiles(self) -> bool:
-        """Whether it runs new jobs to profile them: then the simulator tells no profile before."""
+        """Whether it runs new jobs to profile them: then the simulator reports no profile before."""
         return self.profiler_gpus > 0
 
     def allocate(self, view: View, memory: Memory) -> Decision:
@@ -139,8 +139,9 @@ class Lucid:
         service: Mapping[JobId, float],
         alone: Collection[JobId] = (),
     ) -> Outcome:
-        """Let those that start take along who waits and may share with them, and those that run be joined;
-        `alone`: who is left out."""
+        """Let the jobs that start take along waiting ones that may share with them, and let running ones be
+        joined; `alone`: the jobs that are left out.
+        """
         line = [job for job in outcome.queue if job not in alone]
         if not line or self.capacity < 0:
             return outcome
@@ -155,7 +156,7 @@ class Lucid:
         return beside(view, outcome, pairs.guests_of(running))
 
     def may_share(self, view: View, job: Job) -> bool:
-        """Whether it shares with anybody, if its profile is known."""
+        """Whether it shares with any other, if its profile is known."""
         return (
             job.gpus <= self.most_gpus
             and job.elastic is None
@@ -171,7 +172,7 @@ def _gpu_seconds(job: Job, view: View) -> float:
 
 
 class _Pairs:
-    """Who may share with whom in a view."""
+    """Which jobs of a view may share."""
 
     def __init__(
         self, policy: Lucid, view: View, service: Mapping[JobId, float], queue: Sequence[JobId]
@@ -191,7 +192,7 @@ class _Pairs:
 
     @property
     def has_guests(self) -> bool:
-        """Whether anybody in line shares, before guests are taken out of it."""
+        """Whether any job in line shares, before guests are taken out of it."""
         return bool(self._guests)
 
     def guests_of(self, hosts: Iterable[Job]) -> dict[JobId, tuple[JobId, ...]]:

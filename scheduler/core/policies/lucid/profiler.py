@@ -1,22 +1,23 @@
 """Short runs of new jobs on a few GPUs that are kept for them (Lucid, ASPLOS'23, section 3.2).
 
-A new job runs there for a while, those with the fewest GPUs first, and nobody passes the first that does not
-fit. Who ends meanwhile is done: whoever tries something out has its answer at once. Who does not, is stopped
-and waits with the others, its profile known. Time-aware scaling: while more than ten wait for the profiler it
-borrows GPUs from the others, and gives them back when fewer than five wait and little more is expected. What
-is not the paper's, or its authors' simulator's:
+New jobs run there for a while, those with the fewest GPUs first; no job passes the first that does not fit. A
+job that ends meanwhile is done, so a user who tries something out has the answer at once. Any other is
+stopped and waits with the others, its profile known. Time-aware scaling: while more than ten wait for the
+profiler it borrows GPUs from the others, and gives them back when fewer than five wait and little more is
+expected. Deviations from the paper and its authors' simulator:
 
 - The profiler is a number of GPUs of the model of which the view has most, and no nodes of its own: the
-  others have as many fewer of it. Who does not accept that model, or is too large for the profiler, skips it.
-  So does who shares GPUs with nobody whatever its profile: of more than `most_gpus`, elastic, with parts of
-  GPUs, or after a trial run. What the largest gang of the view needs is never kept from it: it shrinks.
-- Whose turn among the others has come when its time is up goes on where it is, and what was done there
-  counts. In the authors' simulator every job begins anew.
-- A new job for which the profiler has GPUs enough, but none where it may be, is served with the others.
+  others have as many fewer of it. A job that does not accept that model, or is too large for the profiler,
+  skips it. So does a job that never shares GPUs whatever its profile: one with more than `most_gpus`,
+  elastic, with parts of GPUs, or after a trial run. The profiler shrinks so that the largest gang of the view
+  always has the GPUs that it needs.
+- If its turn among the others has come when its time is up, a job goes on where it is, and what was done
+  there counts. In the authors' simulator every job starts again.
+- A new job for which the profiler has enough GPUs, but none where it may run, is served with the others.
 - Priority comes before the number of GPUs.
 - Expected in ten minutes is the mean of the last hour; the authors fit an additive model to the calendar.
-- A job is profiled once: who was interrupted there is not again. What is remembered may be lost: then who is
-  there goes on as one of the others.
+- A job is profiled once, even if it was interrupted there. If the memory is lost, the jobs there go on as
+  some of the others.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId
 
-#: With more waiting it borrows; with fewer it gives back, unless more than so many times the GPUs of the
+#: With more waiting it borrows; with fewer it gives back, unless more than this many times the GPUs of the
 #: largest job that is profiled are expected in an interval.
 _CROWD, _CALM, _FULL_TIMES = 10, 5, 5
-#: Intervals of ten minutes, and the hour of them by which the next is foreseen.
+#: Intervals of ten minutes, and the hour of them from which the next is predicted.
 _INTERVAL_SECONDS, _INTERVALS = 600.0, 6
 
 
@@ -52,8 +53,9 @@ class Terms:
 
 
 class Profiler:
-    """The profiler of a view in a round. `known`: what it remembered; `is_new`: who has yet to be profiled,
-    as far as that is the job's own affair."""
+    """The profiler of a view in a round. `known`: what it remembered; `is_new`: which jobs have yet to be
+    profiled, as far as that is up to the job.
+    """
 
     def __init__(
         self, terms: Terms, view: View, known: Mapping[str, Any], is_new: Callable[[Job], bool]
@@ -66,7 +68,7 @@ class Profiler:
         self._lent = bool(known.get("lent"))
         self._at = float(known.get("at", view.now - _INTERVALS * _INTERVAL_SECONDS))
         self._came = self._submissions(known.get("came", ()))
-        #: Who is in the profiler.
+        #: Jobs in the profiler.
         self._sent = [JobId(job) for job in known.get("profiling", ()) if job in view.running]
         self._is_new = is_new
         there = {gpu for job in self._sent for gpu in view.running[job].gpus}
@@ -81,14 +83,14 @@ class Profiler:
             }
             - there
         )
-        #: Who waits for the profiler, and who is not to be on the GPUs that are kept for it.
+        #: Jobs that wait for the profiler, and are not to be on the GPUs that are kept for it.
         self.waiting: list[JobId] = []
         self._kept_off: set[JobId] = set()
         self._stopped: list[JobId] = []
 
     @property
     def alone(self) -> frozenset[JobId]:
-        """Who takes nobody along in this round and comes along with nobody."""
+        """Jobs that neither host a guest nor become one in this round."""
         return frozenset([*self._sent, *self._stopped, *self.waiting])
 
     @property
@@ -105,7 +107,7 @@ class Profiler:
             if self._is_over(job) and view.running[job].jobs not in capacity.pinned
         }
         capacity.keep_all(but=done)
-        # Whose time is up makes room for nobody before it is known whether it stays.
+        # A job whose time is up makes room for no other before it is known whether it stays.
         there = {job: capacity.pending.pop(jobs) for job, jobs in done.items()}
         new = [job for job in waiting_jobs(view) if self._goes_there(job)]
         self._return(len(new))
@@ -145,7 +147,7 @@ class Profiler:
         }
 
     def wake_at(self, *, someone_waits: bool) -> float | None:
-        """Return when somebody's time is up, or borrowed GPUs may go back; None: neither."""
+        """Return when the time of a job is up, or borrowed GPUs may go back; None: neither."""
         view, instants = self._view, []
         for job in self._sent:
             running = view.running.get(job)
@@ -158,7 +160,9 @@ class Profiler:
         return min(instants, default=None)
 
     def reasons(self, others: Reason) -> dict[JobId, tuple[Reason, ...]]:
-        """Return the words for those whom the profiler concerns; `others`: why one waits with the others."""
+        """Return the reasons of the jobs that the profiler concerns; `others`: why one waits with
+        the others.
+        """
         kept = wording.gpus(self._size, [self._model])
         found: dict[JobId, tuple[Reason, ...]] = {}
         for job in self.waiting:
@@ -184,7 +188,7 @@ class Profiler:
         return not running.is_nominated and ran >= self._terms.seconds - INSTANT_SECONDS
 
     def _has_room(self, gpus: float, leaving: int = 0) -> bool:
-        """Whether the others may have so many more GPUs of the model, if so many leave the profiler."""
+        """Whether the others may have `gpus` more GPUs of the model, if `leaving` leave the profiler."""
         return self._others + gpus <= self._most - max(self._size, self._used - leaving)
 
     def _keep_or_stop(self, job: Job, holding: Holding, starts: Starts) -> None:

@@ -1,16 +1,16 @@
 """Pollux's own search: a genetic algorithm over replicas by gang and node (OSDI'21, section 4.2.1).
 
-A population of allocations; each generation makes as many anew by mutation, crossover and repair, and the
+A population of allocations; each generation adds as many new ones by mutation, crossover and repair, and the
 better half lives on. Mutation: a gang goes back to where it is with probability 0.1; with probability 0.1 it
 loses each of its nodes with probability 0.1; and on about one node with room, and one of those where it is,
-it is raised to a random number. Crossover: of two allocations the gangs before a random one are swapped.
-Repair: of gangs over several nodes only the first stays on each node; then replicas beyond the most that a
-gang may have are taken away on random nodes, and beyond what a node has from the last gangs; gangs whose
-number is none of theirs get the next smaller one, or nothing.
+it is raised to a random number. Crossover: the gangs before a random one are swapped between two allocations.
+Repair: only the first gang over several nodes stays on each node; then replicas beyond the most that a gang
+may have are taken away on random nodes, and beyond what a node has from the last gangs; gangs whose number
+they may not have get the next smaller one that they may, or nothing.
 
 Deviations: fitness alone decides who lives on (the published code also keeps allocations that use GPUs well,
-for clusters whose size can change); parents are chosen by tournaments of two; where it is, what it was and
-nobody moving are always in the first population.
+for clusters whose size can change); parents are chosen by tournaments of two; the present allocation, the
+previous one and the one in which no gang moves are always in the first population.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Population:
         )
 
     def evolve(self, generations: int = GENERATIONS) -> None:
-        """Let so many generations come and go."""
+        """Run this many generations."""
         for _ in range(generations):
             children = self._repaired(self._mutated(self._crossed()))
             self._states, self._values = self._best(np.concatenate([self._states, children]), self._values)
@@ -159,7 +159,7 @@ class Population:
             before += (spread & pinned).sum(axis=1, keepdims=True, dtype=np.int16)
             states = np.where(spread & ~pinned & (before > 1), 0, states)
         states = self._capped(states)
-        # Who is pinned keeps its nodes; the others share what that leaves, in their order.
+        # Pinned gangs keep their nodes; the others share what that leaves, in their order.
         loose = np.where(self._pinned[:, None], 0, self._each[:, None])
         used = np.cumsum(states * loose, axis=1)
         if (used > self._left).any():

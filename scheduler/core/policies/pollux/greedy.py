@@ -1,12 +1,12 @@
 """Our own search: the best numbers of replicas, then nodes for them, then improvement of a few at a time.
 
-With nodes left out of account, the numbers of replicas that are best together follow exactly: gangs choose
-one after the other, and for each number of GPUs that those before have together the best way is remembered (a
-knapsack with one choice for each gang). That sum of values is a bound on what any allocation can have. Then
-gangs that keep their number keep their nodes, and the others find some, the largest first; whoever does not
-find room for all takes the best that there is room for. Last, a few nodes at a time are taken apart, with all
-gangs on them and some that wait, and put together again by chance: one of them with another number of
-replicas than it had, the others with what is best then. What is no better is put back.
+If nodes are ignored, the numbers of replicas that are best together follow exactly. Gangs choose one after
+the other, and for each number of GPUs that those before have together the best way is remembered (a knapsack
+with one choice for each gang). That sum of values is a bound on what any allocation can have. Then gangs that
+keep their number keep their nodes, and the others find some, the largest first. A gang that does not find
+room for all takes the best number that there is room for. Last, a few nodes at a time are taken apart, with
+all gangs on them and some that wait, and put together again by chance: one of them with another number of
+replicas than it had, the others with what is best then. A change that is not better is undone.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.goodput.throughput import Floats, Ints
 from scheduler.core.policies.pollux.problem import Problem
 
-#: How often some nodes are taken apart, and how often in a row in vain at most.
+#: How often some nodes are taken apart, and the most times in a row without success.
 IMPROVEMENTS, IN_VAIN = 300, 30
 #: So near to the bound, relatively, nothing is left to improve.
 _NEAR = 1e-3
 #: How many nodes at a time, at most, and how many of those that wait join in.
 _NODES, _WAITING = 3, 4
-#: A change must be worth more than so much: less is rounding.
+#: A change must be worth more than this: less is rounding.
 _NOTHING = 1e-9
 _NOBODY: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Nodes of everyone, the sum of their values, and the most that any allocation could have."""
+    """The nodes of each gang, the sum of their values, and the most that any allocation could have."""
 
     rows: list[Row]
     value: float
@@ -106,8 +106,9 @@ class _Task:
     def best_sizes(
         self, gangs: Sequence[int], gpus: int, other_than: Mapping[int, int] = _NOBODY
     ) -> tuple[dict[int, int], float]:
-        """Return the replicas of each gang that are best together, and what they are worth, given so many
-        GPUs on nodes without bounds. Some gangs must have another number than is said of them."""
+        """Return the replicas of each gang that are best together, and their worth, given `gpus` GPUs on
+        nodes without bounds. A gang in `other_than` must have another number than the one there.
+        """
         options = [
             (each, np.where(self.sizes[number] == other_than.get(number, -1), -np.inf, worth))
             for number in gangs
@@ -118,8 +119,9 @@ class _Task:
         return sizes, worth
 
     def lay_out(self, gangs: Sequence[int], sizes: dict[int, int], rng: random.Random | None = None) -> None:
-        """Put gangs that are nowhere on nodes: who keeps its size where it is, then the largest first; with
-        chance, the others in any order."""
+        """Put gangs that have no nodes on some: first those that keep their size, where they are, then the
+        largest first; with chance, the others in any order.
+        """
         every = self.problem.gangs
         others = []
         may_stay = rng is None or rng.random() < 0.5
@@ -145,7 +147,7 @@ class _Task:
             self._reseat(number, None)
 
     def improve(self, gangs: Sequence[int], rng: random.Random, times: int, bound: float) -> None:
-        """Take a few nodes apart at a time, and keep what is better, until that is in vain."""
+        """Take a few nodes apart at a time, and keep what is better, until no try succeeds."""
         arrangement, movable = self.arrangement, set(gangs)
         nodes = range(len(self.problem.room))
         if not nodes:
@@ -196,7 +198,7 @@ class _Task:
         self.now[number] = self.worth(number, row)
 
     def _reseat(self, number: int, most: int | None) -> None:
-        """Give a gang the best nodes that there are for it now, for at most so many replicas."""
+        """Give a gang the best nodes that there are for it now, for at most this many replicas."""
         arrangement, gang = self.arrangement, self.problem.gangs[number]
         before = arrangement.rows[number]
         was = self.now[number]

@@ -1,13 +1,14 @@
 """Pollux: every cycle GPUs go where all jobs together make the most progress, and batches follow.
 
 A. Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI'21, with
-the published simulator's code (petuum/adaptdl, branch osdi21-artifact) where it says more than the paper.
+the published simulator's code (petuum/adaptdl, branch osdi21-artifact) where it is more specific than the
+paper.
 
 What is the paper's: an allocation is as good as the mean of speedups by the power p (4.2), a job's speedup
-being its goodput relative to that with its fair share on one node; a restart leaves
-max(age - restarts·30 s, 0) / (age + 30 s) of it; of jobs over several nodes at most one is on a node (4.2.1);
-a job gets at most twice the replicas that it was ever measured with (4.1); a job that had more GPU time than
-a threshold weighs less, (threshold / GPU time)^λ; its genetic search (`search: genetic`).
+being its goodput relative to that with its fair share on one node; a restart leaves max(age - restarts·30 s,
+0) / (age + 30 s) of it; at most one of the jobs over several nodes is on a node (4.2.1); a job gets at most
+twice the replicas that it was ever measured with (4.1); a job that had more GPU time than a threshold weighs
+less, (threshold / GPU time)^λ; its genetic search (`search: genetic`).
 
 What is not:
 
@@ -15,16 +16,16 @@ What is not:
   time (decision 0042, benchmarks/bench_pollux.py).
 - Jobs that are not elastic take part: with speedup 1 at their own size. A job of which nothing was measured
   scales perfectly. Weights are multiplied by 1,000 for each priority that jobs have above the lowest.
-- GPUs are of several models: each model is decided by itself, and a job that waits is decided on the first of
-  its models on which its speed is known, else on the one with the most GPUs for each job. What runs stays on
-  its model. Sizes are those that a job allows: its least and most, and for a fixed world its divisors.
+- GPUs are of several models: each model is decided separately, and a job that waits is decided on the first
+  of its models on which its speed is known, else on the one with the most GPUs for each job. What runs stays
+  on its model. Sizes are those that a job allows: its least and most, and for a fixed world its divisors.
 - Between cycles a job that waits is started on idle GPUs, with the fewest that it can have.
 - Batches are chosen by the job itself (`allot.training`), not here. Clusters do not change their size.
 - CPUs and memory, and topology beyond one node, are not part of the search: where they are short a job keeps
   what it has, or is placed elsewhere with as many GPUs.
 - Jobs that share GPUs stay together, and are left as they are.
-- Nobody waits for ever: who has waited for `longest_wait_seconds` is put on nodes before the search begins
-  (`building_blocks.elastic.long_waits`), which works around it.
+- No job waits for ever: one that has waited for `longest_wait_seconds` is put on nodes before the search
+  begins (`building_blocks.elastic.long_waits`), which works around it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from scheduler.core.policies.pollux.solving import GENETIC, GREEDY, Cycle, solve
 
 #: How many times as much a job counts as one of the next lower priority.
 PRIORITY_FACTOR = 1_000.0
-#: Priorities beyond so many are all the same.
+#: Higher priorities than this count as this one.
 _PRIORITIES = 4
 #: A job that has just come has an age, however small.
 _LEAST_AGE_SECONDS = 1.0
@@ -69,7 +70,7 @@ class Pollux:
 
     #: How far fairness goes before throughput: 1 is throughput alone, -1 the harmonic mean, less is fairer.
     power: float = -1.0
-    #: Between two decisions about everyone.
+    #: The time between two decisions about all jobs.
     cycle_seconds: float = 60.0
     #: What a restart is believed to cost.
     restart_seconds: float = 30.0
@@ -78,13 +79,14 @@ class Pollux:
     #: A job that had more GPU-hours than this weighs less than others, by the power below; 0: none does.
     weight_threshold_gpu_hours: float = 4.0
     weight_decay: float = 0.5
-    #: Whoever waits for longer has a turn of as long with the fewest GPUs that it can have; 0: nobody has.
+    #: A job that waits for longer has a turn of this length with the fewest GPUs that it can have; 0: none
+    #: has.
     longest_wait_seconds: float = 3600.0
-    #: A job is on so many nodes at most.
+    #: A job is on this many nodes at most.
     most_nodes: int = 16
     #: Which search: ours, or the published one.
     search: str = field(default=GREEDY, metadata={"choices": (GREEDY, GENETIC)})
-    #: Of the genetic search.
+    #: The generations of the genetic search.
     generations: int = 100
     population: int = 100
 
@@ -103,7 +105,9 @@ class Pollux:
             raise ValueError("most_nodes, generations and population must be at least 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Decide about everyone where a cycle ends; else start who waits on idle GPUs, as small as can be."""
+        """Decide about all jobs where a cycle ends; else start waiting ones on idle GPUs, as small as
+        possible.
+        """
         known: dict[str, Any] = dict(memory) if memory.get("policy") == "pollux" else {}
         next_at = known.get("at", float("-inf")) + self.cycle_seconds
         order = sorted(waiting_jobs(view), key=lambda job: _rank(job, view))
@@ -191,7 +195,7 @@ class Pollux:
 
 
 def _rank(job: Job, view: View) -> tuple[float, float, float, JobId]:
-    """Return the order in which jobs stand: who received least comes first, as in the published code."""
+    """Return the order of jobs: the one that received least comes first, as in the published code."""
     service = attained_service(job, view.running.get(job.id), view.now)
     return -job.priority, service, job.submitted_at, job.id
 

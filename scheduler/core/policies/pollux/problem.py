@@ -1,9 +1,10 @@
 """What a search of Pollux's chooses among, and how good a choice is (OSDI'21, section 4.2).
 
-A gang of K replicas on one node, or on several, is so many times as fast as with its fair share. If its nodes
-are others than before, that is multiplied by what a restart leaves of it. The fitness of an allocation is the
-mean of these speedups by the power p: p = 1 is throughput, p = -1 the harmonic mean, which punishes starving.
-Searches work with the sum that the mean grows with: of a gang's value, which is its weight times
+A gang of K replicas on one node, or on several, is faster by its speedup than with its fair share. If it runs
+on other nodes than before, that is multiplied by what a restart leaves of it. The fitness of an allocation is
+the mean of these speedups by the power p: p = 1 is throughput, p = -1 the harmonic mean, which punishes
+starving. Searches maximise a sum with which that mean grows. The sum is over each gang's value, which is its
+weight times
 
     (speedup + ε)^p, with the sign of p, or for p = 0 its logarithm.
 """
@@ -31,7 +32,7 @@ class Problem:
     room: tuple[int, ...]
     limit: int
     gangs: tuple[Gang, ...]
-    #: By (0 on one node or 1 on several, gang, replicas): the speedup; 0 where a gang cannot have so many.
+    #: By (0 on one node or 1 on several, gang, replicas): the speedup; 0 where a gang cannot have this many.
     speedups: Floats
     #: What a restart leaves of a gang's speedup.
     restart_factors: Floats
@@ -67,7 +68,7 @@ class Problem:
 
     @property
     def base(self) -> list[Row]:
-        """Where everyone is."""
+        """The nodes of each gang now."""
         return [gang.base for gang in self.gangs]
 
 
@@ -80,8 +81,9 @@ def _worth(speedup: Floats, power: float) -> Floats:
 
 
 def restart_factors(ages: Floats, restarts: Floats, delay_seconds: float) -> Floats:
-    """Return what part of its speedup a gang of that age is left with by another restart, as it had so many:
-    max(age - restarts·delay, 0) / (age + delay). A young one that was moved often stays where it is."""
+    """Return which part of its speedup another restart leaves a gang of that age with that many restarts:
+    max(age - restarts·delay, 0) / (age + delay). A young one that was moved often stays where it is.
+    """
     ages = np.maximum(ages, 0.0)
     found: Floats = np.maximum(ages - restarts * delay_seconds, 0.0) / (ages + delay_seconds)
     return found

@@ -1,4 +1,4 @@
-"""What a planning window is made of: who needs how much, and what there is of it."""
+"""What a planning window is made of: how much each job needs, and what there is of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlanningWindow:
     gpus: tuple[int, ...]
     rounds: int
     round_seconds: float
-    #: Part of its time that everyone would have if all had the same: above 0, at most 1.
+    #: Part of its time that each job would have if all had the same: above 0, at most 1.
     uniform_share: float
     #: What a second less of the longest run that remains is worth, against the mean utility of a round.
     makespan_weight: float

@@ -1,7 +1,7 @@
-"""By when a job would have ended had everyone always had the same share: what Shockwave holds itself to.
+"""When a job would have ended if all jobs had always had the same share: the bound that Shockwave keeps.
 
-At each plan the job's end is estimated anew, with the share that is everyone's now. The yardstick is nine
-tenths of the average of these estimates over the time that each stood, and one tenth of the latest.
+At each plan the job's end is estimated again, with the present equal share. The yardstick is nine tenths of
+the average of these estimates over the time that each stood, and one tenth of the latest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan of a window: who runs in which of the coming rounds, on which GPU model."""
+"""The plan of a window: which job runs in which of the coming rounds, on which GPU model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Timetable = list[dict[int, int]]
 
 
 def plan(window: PlanningWindow) -> Timetable:
-    """Return the best timetable that was found; whoever has a higher priority chooses first."""
+    """Return the best timetable that was found; the job with the higher priority chooses first."""
     room = np.tile(np.array(window.gpus, dtype=np.int64), (window.rounds, 1))
     table: Timetable = [{} for _ in range(window.rounds)]
     for bidders in window.levels:
@@ -29,7 +29,7 @@ def plan(window: PlanningWindow) -> Timetable:
 # Which of the coming rounds each gang runs in, once it is known in how many.
 
 
-#: Who runs goes on unless another is worth so many times as much: to stop and start again costs something.
+#: A running job goes on unless another is worth this many times as much: a stop and a start cost something.
 CONSTANCY = 3.0
 
 
@@ -60,10 +60,11 @@ def assign(bidders: Sequence[Bidder], counts: Counts, weights: Floats, room: Cou
     """Return, by round, the place of the model of every bidder that runs in it, by the bidder's number.
 
     `counts` has the rounds by bidder and model, `room` the GPUs by round and model, from which what is
-    assigned is taken. The authors' second program minimises the sum of weight times mean round. Here whoever
-    gains most by an earlier round for what it takes goes first, which is the rule of W. Smith (1956) for that
-    sum on one machine; but before all others those that have as many rounds to run as there are left. What
-    gangs of different sizes cannot be given because they are in each other's way is dropped.
+    assigned is taken. The authors' second program minimises the sum of weight times mean round. Here the
+    bidder that gains most by an earlier round for what it takes goes first, which is the rule of W. Smith
+    (1956) for that sum on one machine. Before all others come those that have as many rounds to run as there
+    are left. Rounds that gangs of different sizes cannot be given because they are in each other's way are
+    dropped.
     """
     lines = [
         _Line(bidder, count.tolist(), float(weight) / (bidder.gpus * int(count.sum())), bidder.runs_on)

@@ -2,34 +2,33 @@
 
 P. Zheng, R. Pan, T. Khan, S. Venkataraman and A. Akella, "Shockwave: Fair and Efficient Cluster Scheduling
 for Dynamic Adaptation in Machine Learning", NSDI 2023. A job that raises its batch size runs faster from then
-on; who goes by its present speed takes it for longer than it is. So the coming rounds are planned together.
-The mean logarithm of what jobs will have done of their epochs is made as large as can be, which is an
-equilibrium of equal budgets, less a weight times the longest run that is left; and nobody is to end later
-than with the same share for all. Where that cannot be, the utility of who would be late counts more, by a
-power of the lateness, and has the early rounds. GPUs that a round leaves idle go to those that run longest.
-The parts are beside it: `regimes` (the forecast), `fairness`, `program`, `planning`. The
-defaults are the authors' for 32 GPUs. Deviations and choices:
+on, so an estimate by its present speed is too long. So the coming rounds are planned together. The objective
+is the mean logarithm of the part of their epochs that jobs will have done, which is an equilibrium of equal
+budgets, less a weight times the longest run that is left. No job shall end later than with the same share for
+all. Where that is impossible, the utility of a job that would be late counts more, by a power of the
+lateness, and has the early rounds. GPUs that a round leaves idle go to the jobs that run longest. The other
+modules here are its parts: `regimes` (the forecast), `fairness`, `program`, `planning`. The defaults are the
+authors' for 32 GPUs. Deviations and choices:
 
-- A plan is made when somebody has to wait. It is made anew at the end of one of its rounds, if since then
-  jobs came or ended, a batch size changed or GPUs did, or it is used up. In the middle of a round nothing
-  that runs is stopped, and idle GPUs are given out at once. So even a job of high priority may wait for a
-  round.
+- A plan is made when a job has to wait. It is made again at the end of one of its rounds, if since then jobs
+  came or ended, a batch size changed or GPUs did, or it is used up. In the middle of a round no running job
+  is stopped, and idle GPUs are given out at once. So even a job of high priority may wait for a round.
 - Lateness counts from a job's submission. The authors divide instants that count from the beginning of their
-  simulation, by which jobs are less and less late the longer it runs; on a live clock none ever would be.
+  simulation, so that jobs are less and less late the longer it runs; on a live clock none ever would be late.
 - How far a job comes in a round follows from the forecast of what it has left. The authors take the mean
   length of its epochs so far, which contradicts their forecast.
 - Integers for numbers of rounds instead of binaries for each, and a rule instead of a second program for
-  their order (`program`, `timetable`). Who runs goes on unless another is worth three times as much.
+  their order (`program`, `timetable`). A running job goes on unless another is worth three times as much.
 - Several GPU models, of which the paper has one: all are in one market. A gang buys rounds on each that it
   accepts, at its speed there, and runs on one at a time; its times are those on the fastest of them
-  (`core.building_blocks.run_time` says how speeds that nobody knows are assumed, and what `reference` is).
-  The uniform share is that of all GPUs among all jobs, whatever their sizes, as the authors have it.
-- A job that tells nothing of its epochs has one batch size, and has left what is left of its estimate, else
-  of its limit.
+  (`core.building_blocks.run_time` states the assumptions about unknown speeds, and what `reference` is). The
+  uniform share is that of all GPUs among all jobs, whatever their sizes, as the authors have it.
+- A job that does not report its epochs has one batch size, and its remaining time is that of its estimate,
+  else of its limit.
 - Higher priority first: each priority has a market of its own, in what those above it left.
 - An elastic gang is planned at its own size and starts at the largest that fits.
-- Among equal priorities nobody starves: who gets no rounds is late at some time, and then ever later than
-  those that come.
+- Among equal priorities no job starves: one that gets no rounds is late at some time, and then ever later
+  than new ones.
 - The budgets are those of jobs, as in the paper; tenants and their weights count for nothing.
 """
 
@@ -55,7 +54,7 @@ from scheduler.core.policies.shockwave.planning import plan
 from scheduler.core.policies.shockwave.regimes import outlook
 from scheduler.core.policies.shockwave.round_schedule import Facts, RoundSchedule, remembered
 
-#: A program for more is larger than it is good for: nobody knows what comes so much later.
+#: A program for more rounds is larger than it is useful: the far future is unknown.
 MOST_ROUNDS = 1_000
 
 
@@ -63,7 +62,7 @@ MOST_ROUNDS = 1_000
 class Shockwave:
     """Rounds are bought in a market of all jobs; those of a higher priority buy first."""
 
-    #: Who has no rounds now has some later, though jobs neither come nor go.
+    #: A job without rounds now has some later, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 
     #: How many rounds are planned together, and how long one is.
@@ -71,8 +70,8 @@ class Shockwave:
     round_seconds: float = 120.0
     #: What a second less of the longest run is worth, against the mean utility of a round (k in the paper).
     makespan_weight: float = 0.001
-    #: Power of its lateness by which the utility of a late job counts more (lambda); and who is late: whose
-    #: end is so many times as far from its submission as with the same share for all.
+    #: The power of its lateness by which the utility of a late job counts more (lambda). A job is late if its
+    #: end is this many times as far from its submission as with the same share for all.
     fairness_power: float = 12.0
     fairness_bound: float = 1.0
     #: GPU model on which estimates, limits and lengths of epochs hold; empty: each job's fastest.
@@ -93,7 +92,7 @@ class Shockwave:
                 raise ValueError(f"{name} must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep to the plan; make one where none holds and somebody has to wait."""
+        """Keep to the plan; make one where none holds and a job has to wait."""
         known = _Memory(view, memory if memory.get("policy") == "shockwave" else {})
         if len(view.running) == len(view.jobs):
             return Decision(grants=(), memory=known.remember(None), keep_running=True)
@@ -144,9 +143,10 @@ def _facts(view: View) -> Facts:
 def _levels(
     view: View, needs: _Needs, known: _Memory, models: Sequence[str], share: float, bound: float, unit: int
 ) -> tuple[tuple[Bidder, ...], ...]:
-    """Return who bids, by priority, the highest first: all that can run on what there is.
+    """Return the bidders by priority, the highest first: all jobs that can run on what there is.
 
-    `share` is everyone's, `bound` how much later than by it a job may end, and a GPU so many units.
+    `share` is the equal share, `bound` how much later than by it a job may end, and `unit` how many units a
+    GPU is.
     """
     levels: dict[int, list[Bidder]] = {}
     for job in sorted(view.jobs.values(), key=lambda job: job.id):
@@ -172,7 +172,7 @@ def _levels(
 
 
 def _begin_round(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memory) -> Decision:
-    """Run whom the plan runs now, then who runs longest; all others stop."""
+    """Run the jobs that the plan runs now, then those that run longest; all others stop."""
     order = _in_order(view, needs, schedule)
     runs = schedule.runs_in(schedule.begun)
     candidates = [grant for job in order for grant in _candidates(job, runs.get(job.id), view)]
@@ -191,7 +191,7 @@ def _begin_round(view: View, needs: _Needs, schedule: RoundSchedule, known: _Mem
 
 
 def _in_between(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memory) -> Decision:
-    """Disturb nobody; give out what is idle."""
+    """Disturb no running job; give out what is idle."""
     waiting = [job for job in _in_order(view, needs, schedule) if job.id not in view.running]
     outcome = start_in_order(waiting, view)
     return outcome.decision(
@@ -202,7 +202,7 @@ def _in_between(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memo
 
 
 def _in_order(view: View, needs: _Needs, schedule: RoundSchedule) -> list[Job]:
-    """Return all jobs: first whom the plan runs now, of them first those that run, then large ones."""
+    """Return all jobs: first those that the plan runs now, running ones before others, then large ones."""
     runs = schedule.runs_in(schedule.begun)
 
     def rank(job: Job) -> tuple[Any, ...]:
@@ -286,9 +286,11 @@ class _Needs:
         return self._of(job)[2]
 
     def rank(self, job: Job) -> tuple[int, float, float, JobId]:
-        """Return the place among those that get what is left: who runs longest first, within priorities.
+        """Return the place among those that get what is left: the job that runs longest first, within
+        priorities.
 
-        Who runs is ahead by what it would lose and by a round, or two that are equal would change places.
+        A running job is ahead by what it would lose and by a round, or two that are equal would change
+        places.
         """
         seconds = min(self.seconds_on(job).values(), default=0.0)
         if job.id in self._view.running:
@@ -339,7 +341,7 @@ class _Memory:
         return self._fair_ends[job.id].seconds
 
     def estimate_ends(self, needs: _Needs, share: float) -> None:
-        """Estimate anew when everyone would have ended with that share."""
+        """Estimate again when each job would have ended with that share."""
         now = self._view.now
         for job in self._view.jobs.values():
             estimate, before = needs.whole_seconds(job) / share, self._fair_ends.get(job.id)

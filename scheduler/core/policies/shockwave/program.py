@@ -33,7 +33,7 @@ ORIGIN = 1e-6
 GAP = 1e-3
 #: Branches after which the best solution so far is taken: unlike a time, the same on every machine.
 NODES = 500
-#: No job counts so many times more than another, or the solver's tolerance would show.
+#: No job counts this many times more than another, or the solver's tolerance would show.
 MOST_WEIGHT = 1e6
 #: Slower than this, relative to where a job is fastest, is as good as not at all; and no job has less work
 #: left, in rounds.
@@ -61,8 +61,8 @@ class Program:
     def solve(self) -> tuple[Counts, Floats]:
         """Return the rounds by bidder and model, and the weight of each bidder's utility.
 
-        First nobody may end later than fair. Where that cannot be, those who would are worth more instead.
-        Raises PolicyError when the solver finds nothing.
+        First no job may end later than fair. Where that is impossible, the jobs that would end later are
+        worth more instead. Raises PolicyError when the solver finds nothing.
         """
         even = np.ones(len(self._bidders))
         least_work = self._least_work()
@@ -92,10 +92,10 @@ class Program:
         return max(self._bidders[place].left_seconds / self._window.round_seconds, LEAST_WORK)
 
     def _least_work(self) -> Floats | None:
-        """Return the work in rounds that each bidder must do to end in time; None when someone cannot.
+        """Return the work in rounds that each bidder must do to end in time; None when one cannot.
 
         After the last round it is taken to have its uniform share, and to end no sooner than that round, as
-        in the paper: whoever is due before cannot end in time by this count.
+        in the paper: a bidder that is due before cannot end in time by this count.
         """
         window = self._window
         least_work = np.zeros(len(self._bidders))
@@ -126,7 +126,7 @@ class Program:
         return counts
 
     def _add_rounds(self, rows: _Rows) -> None:
-        """Nobody runs in more rounds than there are, nor in more than it needs."""
+        """No bidder runs in more rounds than there are, nor in more than it needs."""
         for place, model in self._pairs:
             bidder = self._bidders[place]
             needed = max(1, math.ceil(self._left(place) / bidder.speeds[model] - ROUNDING))
@@ -239,7 +239,7 @@ def _weights(bidders: Sequence[Bidder], window: PlanningWindow) -> Floats:
         window.fairness_power * math.log(bidder.lateness) if _is_late(bidder, window) else 0.0
         for bidder in bidders
     ]
-    # Where someone is too late for the solver's tolerance, those who are less late count for less instead.
+    # Where a job is too late for the solver's tolerance, those that are less late count for less instead.
     above = max(0.0, max(powers) - most)
     return np.array(
         [

@@ -1,16 +1,16 @@
 """How much work a job has left whose batch size may change: Shockwave's forecast (NSDI'23).
 
-How the epochs of a job divide among its batch sizes is taken to be a draw from a Dirichlet distribution. At
+The division of a job's epochs among its batch sizes is modelled as a draw from a Dirichlet distribution. At
 first every batch size is as likely as any other, and together they weigh as much as all epochs of the job;
-every epoch that was seen counts one for its batch size. What is expected of each, less what is done, is left.
-The batch sizes that the job may use are known, those to come are not.
+every epoch that was seen counts one for its batch size. The epochs left of each are those expected, less
+those done. The batch sizes that the job may use are known, those to come are not.
 
 Departures from the authors' code: epochs count by parts of them, not when they are whole; and what is left of
 all batch sizes together is what the job has left, though more was seen of one than is expected in all.
 
-What is wrong in the facts is passed over: a batch size whose epoch takes no time, or no finite one, is as if
-it were not there, and so are all facts of a job that has no batch size left, or no number of epochs above 0
-that makes sense. Who has done as many epochs as there are, or more, is expected to do one more.
+Wrong facts are passed over: a batch size whose epoch takes no time, or no finite one, is ignored, and so are
+all facts of a job that has no batch size left, or no number of epochs above 0 that makes sense. A job that
+has done as many epochs as there are, or more, is expected to do one more.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from scheduler.core.model.snapshot import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a plan is made for: it is made anew when this changes."""
+    """What a plan is made for: it is made again when this changes."""
 
-    #: By job; 0 where nobody told.
+    #: By job; 0 where it was not reported.
     batch_sizes: Mapping[JobId, int]
     #: That there are to hand out, by model.
     gpus: Mapping[str, int]
@@ -22,7 +22,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSchedule:
-    """Who runs on which GPU model in each round from `at` on."""
+    """Which jobs run on which GPU model in each round from `at` on."""
 
     at: float
     round_seconds: float

@@ -16,16 +16,16 @@ from scheduler.core.goodput.throughput import gradient_seconds
 from scheduler.core.model.snapshot import Job, Running
 from scheduler.core.policies.sia.program import Candidate, Configuration
 
-#: What a restart is believed to cost where nobody knows.
+#: The assumed cost of a restart where it is unknown.
 USUAL_RESTART_SECONDS = 30.0
 
 
 def counts_on(job: Job, running: Running | None, node_gpus: int) -> list[int]:
-    """Return the numbers of GPUs that a job may have of a model with so many GPUs on a node.
+    """Return the numbers of GPUs that a job may have of a model with `node_gpus` GPUs on a node.
 
-    They are powers of two up to a node's size and then whole nodes, so that gangs fit beside each other; of
-    these, the sizes that the job can have, with at most twice the replicas that it ever had. A rigid job has
-    its own size; one that can have none of these, the fewest GPUs that it runs on.
+    They are powers of two up to a node's size and then whole nodes, so that gangs fit beside each other. Only
+    those remain that the job can have, with at most twice the replicas that it ever had. A rigid job has its
+    own size; a job that can have none of these has the fewest GPUs that it runs on.
     """
     sizes = all_sizes_of(job)
     if job.elastic is None:
@@ -85,7 +85,7 @@ def restart_factor(job: Job, now: float, restart_seconds: float, *, profiled: in
     """Return what a restart leaves of a utility: (T - N·S) / (T + S) for the age T and N restarts so far.
 
     A restart takes S seconds: `restart_seconds`, or if that is 0 what the job was seen to lose, else 30 s.
-    Of its starts those do not count by which it was `profiled`.
+    Starts by which it was `profiled` do not count.
     """
     age = max(0.0, now - job.submitted_at)
     lost = restart_seconds or job.preemption_cost_seconds or USUAL_RESTART_SECONDS

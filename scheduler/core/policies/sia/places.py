@@ -14,7 +14,8 @@ from scheduler.core.model.snapshot import JobId
 class Assignment:
     """The jobs of a view that the program decides about, and the GPUs of each model that it may give.
 
-    Left as they are: who shares GPUs, who is pinned, and who is where the view may hand out nothing any more.
+    Left as they are: jobs that share GPUs, pinned ones, and those on a model of which the view may hand out
+    nothing any more.
     """
 
     def __init__(self, view: View, models: Sequence[str]) -> None:
@@ -42,7 +43,8 @@ def _limit(view: View, model: str) -> int:
 def places_of(view: View, gpus: Mapping[JobId, tuple[str, int]]) -> tuple[list[Pool], list[Sequence[Row]]]:
     """Return pools and the nodes of each of their jobs, given the model and the GPUs of each job.
 
-    Who has what it had stays where it is. Whoever finds no room on another model than it has stays as well.
+    A job whose configuration is the same stays where it is. A job that finds no room on another model than it
+    has stays as well.
     """
     fixed = {
         job: (held.gpu_model, len(held.gpus))

@@ -1,4 +1,4 @@
-"""Sia: each round an integer program gives every job so many GPUs of one model, by goodput on each.
+"""Sia: each round an integer program gives every job a number of GPUs of one model, by its goodput on each.
 
 S. Jayaram Subramanya, D. Arfeen, S. Lin, A. Qiao, Z. Jia and G. R. Ganger, "Sia: Heterogeneity-aware,
 goodput-optimized ML-cluster scheduling", SOSP 2023, from the paper's description. The authors' code has no
@@ -7,8 +7,8 @@ licence and was not used.
 What is the paper's: rounds of a minute; short runs of new jobs on each model (3.2); configurations of one GPU
 model, powers of two up to a node's size and then whole nodes (3.3); goodput by model, what was not measured
 there projected from where it was (`core.goodput.gpu_models`, 3.2); the program over them with utilities, the
-power p, the penalty for who waits and restart factors (3.4, `program`); twice the GPUs at most from one size
-to the next; rigid jobs beside elastic ones.
+power p, the penalty for waiting and restart factors (3.4, `program`); twice the GPUs at most from one size to
+the next; rigid jobs beside elastic ones.
 
 What is not, or is a choice of ours:
 
@@ -17,16 +17,16 @@ What is not, or is a choice of ours:
   before they are submitted to the policy, and on at most a part of the GPUs at a time. As long as nothing is
   measured a job is believed to scale perfectly, at its declared speed on each model, and gets twice the
   replicas that it ever had at most.
-- The restart factor is that of jobs that run. Who waits starts anew anyway, and would otherwise wait longer
+- Only running jobs have a restart factor. A waiting job starts again anyway, and would otherwise wait longer
   the more often it was stopped.
-- A job that runs counts a thousandth more with what it has: else equals might change places in every round.
+- A running job counts a thousandth more with what it has: else equals might change places in every round.
 - Higher priority first: each priority has a program of its own in what those above it left.
 - Where a gang does not fit though there are GPUs enough, smaller ones on that model move; the paper's rule
   for places has them evicted. What still does not fit stays as it was, or runs on fewer.
 - Between rounds a job that waits is started on idle GPUs, with the fewest that it can have.
 - Hybrid parallel jobs are those whose replicas have several GPUs: counts are multiples of these.
-- By the objective many small jobs may keep a large rigid one waiting for ever. So who has waited for
-  `longest_wait_seconds` chooses first (`building_blocks.elastic.long_waits`), on a program of its own.
+- By the objective many small jobs may keep a large rigid one waiting for ever. So a job that has waited for
+  `longest_wait_seconds` chooses first (`building_blocks.elastic.long_waits`), in a program of its own.
 - The program ends within 1e-4 of the optimum, after 200 branches or after `solve_seconds`. Without a solution
   it is the one in which jobs may have parts of configurations, rounded (`program.rounding`).
 """
@@ -57,26 +57,27 @@ from scheduler.core.policies.sia.places import Assignment, places_of
 from scheduler.core.policies.sia.profiling import Profiling, memory_of, profiled_before
 from scheduler.core.policies.sia.program import Candidate, Configuration, Terms, choose
 
-#: How often it is solved again without those for whom there are GPUs enough, but not where they may be.
+#: How often it is solved again without jobs for which there are GPUs enough, but not where they may be.
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sia:
-    """Models and counts of GPUs by an integer program of goodputs, every round anew."""
+    """Models and counts of GPUs by an integer program of goodputs, again in every round."""
 
     #: It decides itself how many GPUs an elastic job gets.
     resizes: ClassVar[bool] = True
 
     #: The power of a utility: 1 is throughput alone, below 0 who has least counts more.
     power: float = -0.5
-    #: What it costs that a job waits; who has its fewest GPUs of its slowest model costs 1 for p < 0.
+    #: What it costs that a job waits; a job with its fewest GPUs of its slowest model costs 1 for p < 0.
     penalty: float = 1.1
-    #: Between two decisions about everyone.
+    #: The time between two decisions about all jobs.
     round_seconds: float = 60.0
     #: What a restart costs a job; 0: what it was seen to lose, 30 s where that is not known.
     restart_seconds: float = 0.0
-    #: Whoever waits for longer has a turn of as long with the fewest GPUs that it can have; 0: nobody has.
+    #: A job that waits for longer has a turn of this length with the fewest GPUs that it can have; 0: none
+    #: has.
     longest_wait_seconds: float = 3600.0
     #: Part of the GPUs that may be used at a time to measure new jobs on models that they have not run on.
     profiling: float = 0.1
@@ -96,7 +97,9 @@ class Sia:
             raise ValueError("profiling must be between 0 and 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Decide about everyone where a round ends; else start who waits on idle GPUs, as small as can be."""
+        """Decide about all jobs where a round ends; else start waiting ones on idle GPUs, as small as
+        possible.
+        """
         known: dict[str, Any] = dict(memory) if memory.get("policy") == "sia" else {}
         next_at = float(known.get("at", -math.inf)) + self.round_seconds
         if not view.jobs:
@@ -166,8 +169,9 @@ class Sia:
     def _serve_first(
         self, waits: LongWaits, candidates: dict[JobId, Candidate], assignment: Assignment
     ) -> list[Job]:
-        """Let those who have a turn choose before everybody else, what they have or the fewest GPUs that they
-        can have; return whose turn begins."""
+        """Let jobs that have a turn choose first, either what they have or the fewest GPUs that they can
+        have; return the jobs whose turn begins.
+        """
         # Just below them come the runs by which new jobs are profiled.
         first = max([each.priority for each in candidates.values()], default=0) + 2
         used = 0
@@ -208,7 +212,9 @@ class Sia:
 def _send(
     profiling: Profiling, candidates: dict[JobId, Candidate], served: Collection[JobId]
 ) -> dict[JobId, Configuration]:
-    """Let new jobs run where they are to be profiled, after whoever has been served already; return where."""
+    """Let new jobs run where they are to be profiled, after the jobs that have been served already; return
+    where.
+    """
     taken = [0] * len(profiling.models)
     others: dict[JobId, Candidate] = {}
     for number, each in candidates.items():

@@ -1,17 +1,21 @@
-"""Short runs of new jobs on GPU models on which nothing was measured of them (Sia, SOSP'23, section 3.2).
+"""Short runs of new jobs on GPU models on which they were not measured yet (Sia, SOSP'23, section 3.2).
 
-A new job runs with the fewest GPUs that it can have on one model after the other, as long on each as it takes
-until its goodput there is known, and for a round at most. Then the program compares measured models, and
-only larger numbers of GPUs are projected. Choices of ours:
+A new job runs with the fewest GPUs that it can have on one model after the other. It stays on each until its
+goodput there is known, for a round at most. Then the program compares measured models, and only larger
+numbers of GPUs are projected. Choices of ours:
 
-- New is who has never been measured with more than its fewest GPUs, and runs on no more. Who has grown is
-  projected to models that it has not seen: to leave many GPUs for a look at one would cost too much.
-- Only adaptive jobs tell what a goodput is made of, so only they are profiled; and of them whoever told
-  nothing from its first run is left alone. So is who accepts one model only: its first run tells it all.
-- Who waits begins on the model that has most GPUs left for such runs; between rounds, wherever GPUs are idle.
+- A job is new if it has never been measured with more than its fewest GPUs, and runs on no more. A job that
+  has grown is projected to models that it has not seen: it would cost too much to leave many GPUs to measure
+  one.
+- Only adaptive jobs report what a goodput is computed from, so only they are profiled. A job that reported
+  nothing from its first run is left alone. So is a job that accepts one model only: its first run measures
+  that.
+- A waiting job begins on the model that has most GPUs left for such runs; between rounds, wherever GPUs are
+  idle.
 - These runs have at most a part of the GPUs at a time, or one alone as many as it needs; higher priorities
-  and earlier jobs first. They come before the program, as its optimum knows nothing of what is learnt.
-- Nobody runs twice on a model for this. What is remembered may be lost: then it may.
+  and earlier jobs first. They come before the program, since the program's optimum does not value what is
+  learnt.
+- No job runs twice on a model for this, unless what is remembered is lost.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ def memory_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling:
-    """Who is profiled in a round. `room`: GPUs by model; `part` of all of them may be used."""
+    """Which jobs are profiled in a round. `room`: GPUs by model; `part` of all of them may be used."""
 
     view: View
     models: Sequence[str]

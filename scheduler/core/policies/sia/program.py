@@ -1,9 +1,9 @@
 """Which configuration each job gets: the integer program of Sia (SOSP'23, section 3.4).
 
-A configuration is so many GPUs of one model; a job has one of its own or waits. Its utility is its goodput
-there, relative to the least of its configurations and times the fewest GPUs that it runs on, so that a rigid
-gang of four counts as one of four GPUs that scales perfectly. With the power p, the penalty λ for who waits
-and the restart factor r of every configuration but the present one, the program is
+A configuration is a number of GPUs of one model; a job has one of its own or waits. Its utility is its
+goodput there, relative to the least of its configurations and times the fewest GPUs that it runs on, so that
+a rigid gang of four counts as one of four GPUs that scales perfectly. With the power p, the penalty λ for
+waiting and the restart factor r of every configuration but the present one, the program is
 
     minimise   Σ (r·utility)^p + λ·(jobs that wait)      for p < 0
     maximise   Σ (r·utility)^p - λ·(jobs that wait)      for p > 0
@@ -29,7 +29,7 @@ GAP = 1e-4
 NODES = 200
 #: What its present configuration is worth more to a job than an equal one: equals do not change places.
 KEEP = 1e-3
-#: No restart leaves less of a utility: less has a power that is no number.
+#: No restart leaves less of a utility: a power of less is not a finite number.
 LEAST_UTILITY = 1e-6
 #: What SciPy's `milp` says of a solution that is the best, by the gap.
 _OPTIMAL = 0
@@ -41,7 +41,7 @@ class Configuration:
 
     model: int
     gpus: int
-    #: On so many nodes.
+    #: How many nodes these are on.
     nodes: int
 
 
@@ -88,7 +88,7 @@ class _Choices:
 
 
 def choose(candidates: Sequence[Candidate], room: Sequence[int], terms: Terms) -> tuple[int, ...]:
-    """Return the place of each candidate's configuration, -1 for who waits; `room` is GPUs by model."""
+    """Return the place of each candidate's configuration, -1 for one that waits; `room` is GPUs by model."""
     chosen, left = [-1] * len(candidates), np.array(room, dtype=np.int64)
     utilities = utilities_of(candidates)
     for priority in sorted({candidate.priority for candidate in candidates}, reverse=True):
@@ -160,7 +160,7 @@ def _choices_of(
             if utility <= LEAST_UTILITY and not kept:
                 continue
             gain = terms.penalty - sign * max(utility, LEAST_UTILITY) ** terms.power
-            # Who runs is not stopped because waiting would cost less.
+            # A running job is not stopped because waiting would cost less.
             gain = max(gain, 0.0) + KEEP if kept else gain
             if gain > 0 and option.gpus <= room[option.model]:
                 rows.append((number, place, option.model, option.gpus))
@@ -226,8 +226,9 @@ def _maximise(
 
 
 def rounding(choices: _Choices, room: Ints, parts: Floats) -> list[int]:
-    """Return choices that fit, one a candidate, taken by their part in a solution in which choices can be had
-    in part, then by what they gain for each GPU."""
+    """Return choices that fit, one a candidate, taken by their part in a solution that divides choices, then
+    by what they gain for each GPU.
+    """
     order = np.lexsort((-choices.gain / choices.gpus, -parts))
     left, served, taken = room.copy(), set[int](), []
     for entry in order.tolist():

@@ -1,4 +1,6 @@
-"""Who has how many GPUs on which nodes while the policy tries things: claims, and whom they take from."""
+"""How many GPUs each job has on which nodes while the policy tries things: claims, and the jobs they take
+from.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class Standing:
     sizes: tuple[int, ...]
     #: It has had what it has for long enough to be resized, moved or stopped for its equals.
     settled: bool = True
-    #: Nobody may have its GPUs, nor does it get others.
+    #: No other job may have its GPUs, nor does it get others.
     fixed: bool = False
 
     @property
@@ -34,7 +36,7 @@ class Standing:
 
     @property
     def rank(self) -> tuple[int, float, float, JobId]:
-        """Who claims first: the higher tier, then who is furthest below its guarantee."""
+        """The order of claims: the higher tier, then the job that is furthest below its guarantee."""
         return self.tier, self.slack, self.job.submitted_at, self.job.id
 
 
@@ -97,11 +99,11 @@ class Board:
     # What is tried
 
     def claim(self, claimant: Standing, *, most: int, reclaim: bool) -> list[JobId] | None:
-        """Give a job the largest of its sizes up to `most` that can be had, more than it has now.
+        """Give a job the largest of its sizes up to `most` that is possible, more than it has now.
 
-        Taken is what is idle, then what others have beyond their demand, then, to `reclaim`, what victims
-        have; beyond its own demand only what is idle: else two would take it from each other for ever.
-        Returns the victims; None where nothing is to be had.
+        It takes what is idle, then what others have beyond their demand, then, to `reclaim`, what victims
+        have. Beyond its own demand it takes only what is idle: else two would take it from each other for
+        ever. Returns the victims; None where there is nothing to take.
         """
         job = claimant.job.id
         now = self.gpus_of(job)
@@ -162,7 +164,9 @@ class Board:
                 yield _Change(victim.job.id, model, row)
 
     def _surplus(self, claimant: Standing, model: str) -> list[tuple[Standing, int]]:
-        """Return who has more than its demand, and what it is left with: who has most slack first."""
+        """Return the jobs that have more than their demand, and what each is left with: the one with most
+        slack first.
+        """
         return [
             (victim, max([size for size in victim.sizes if size <= victim.demand], default=victim.demand))
             for victim in self._others(claimant, model)
@@ -170,8 +174,9 @@ class Board:
         ]
 
     def _victims(self, claimant: Standing, model: str) -> list[tuple[Standing, int]]:
-        """Return whom to take GPUs of, and what each is left with at a time: by tier, the lowest first, then
-        scale down before preemption, then by slack, the largest first."""
+        """Return the jobs to take GPUs from, and what each is left with at a time: by tier, the lowest first,
+        then scale down before preemption, then by slack, the largest first.
+        """
         others = [victim for victim in self._others(claimant, model) if self._may_reclaim(claimant, victim)]
         found: list[tuple[Standing, int]] = []
         for tier in (BASIC, STANDARD, PREMIUM):
@@ -219,7 +224,8 @@ class Board:
     def make_near(self, gang: Standing) -> bool:
         """Move the first of the fewest small jobs that are in the way of a gang on one node; return whether.
 
-        Where one is all, the gang gets the node. It has nothing, or a place that nobody counts on yet.
+        If a single job was in the way, the gang gets the node. The gang has nothing, or a place that no other
+        job counts on yet.
         """
         best: tuple[tuple[int, int, int], str, int, list[tuple[JobId, Row]]] | None = None
         job = gang.job.id

@@ -24,10 +24,10 @@ Stretches = list[list[float]]
 
 
 class Fractions:
-    """What is known of the jobs of a view after this round's look at them.
+    """What is known of the jobs of a view in this round.
 
     Memory: when it was `at`, and by job the GPU-seconds it had received and its stretches. Where it was lost,
-    the window is believed to have been like the job's whole life.
+    the window is assumed to have been like the job's whole life.
     """
 
     def __init__(self, view: View, memory: Mapping[str, Any], window_seconds: float) -> None:
@@ -40,7 +40,7 @@ class Fractions:
             name, received = str(job.id), attained_service(job, view.running.get(job.id), view.now)
             if before is not None and name in known:
                 had, stretches = known[name]
-                # While it stops it is in nobody's hands, and what it had is not counted yet.
+                # While it stops it is neither running nor waiting, and what it had is not counted yet.
                 self._received[name] = max(received, had)
                 self._stretches[name] = [list(stretch) for stretch in stretches]
                 self._add(name, job, view.now - before, received - had)
@@ -50,7 +50,7 @@ class Fractions:
                 self._add(name, job, view.now - begun, received)
 
     def of(self, job: Job) -> float:
-        """Return the fraction, 0 to 1; of a job that has just come 0."""
+        """Return the fraction, 0 to 1; 0 for a job that has just come."""
         stretches = self._stretches[str(job.id)]
         demanded = sum([seconds for seconds, _ in stretches])
         return sum([seconds * part for seconds, part in stretches]) / demanded if demanded > 0 else 0.0

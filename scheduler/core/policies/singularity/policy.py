@@ -3,29 +3,30 @@
 D. Shukla et al., "Singularity: Planet-Scale, Preemptive and Elastic Scheduling of AI Workloads", arXiv
 2202.07848. Every job can be preempted, moved and resized. A job's GPU fraction is its useful GPU time
 relative to what it demanded, over the last hour; premium jobs are guaranteed 0.95, standard ones 0.7, basic
-ones none of it. A job about to fall below its guarantee takes GPUs back: first what anybody has beyond its
-demand, then of basic jobs, then of standard, last of premium ones, by resizing before preemption, and first
-of whoever is furthest above its own guarantee. What is idle is given to whoever can use it, also beyond its
-demand, and small jobs move where that makes room near together for a gang. The fractions, the order of
-victims and the defragmentation are from memory of the paper. What is not as there, or a choice of ours:
+ones none of it. A job about to fall below its guarantee takes GPUs back: first what any job has beyond its
+demand, then from basic jobs, then from standard, last from premium ones. It does so by resizing before
+preemption, and first from the job that is furthest above its own guarantee. Idle GPUs go to any job that can
+use them, also beyond its demand. Small jobs move where that makes room near together for a gang. The
+fractions, the order of victims and the defragmentation are from memory of the paper. Deviations and choices
+of ours:
 
 - Its checkpoints are transparent, and to resize it lets replicas share devices without a restart. Here both
-  are the job's own: it is stopped, writes its checkpoint and starts again, and only elastic jobs are
-  resized, those of a fixed world at numbers of GPUs that divide it. So who was started, moved or resized
-  less than `interval_seconds` ago is left as it is, but for claims of higher tiers.
-- The tier is its tenant's and not the job's, since everyone would choose premium: `premium` and `basic`
+  are the job's own: it is stopped, writes its checkpoint and starts again, and only elastic jobs are resized,
+  those of a fixed world at numbers of GPUs that divide it. So a job that was started, moved or resized less
+  than `interval_seconds` ago is left as it is, but for claims of higher tiers.
+- The tier is its tenant's and not the job's, since every user would choose premium: `premium` and `basic`
   name tenants, all others are standard.
-- A job claims when its slack, the fraction less the guarantee, is at most `margin`: 0.02 is 72 s of an
-  hour, the time that it takes to stop others. Of its own tier it takes only from those whose slack is
-  larger by more than that, of a higher one only what that can miss. Where tiers ask for more than there is,
+- A job claims when its slack, the fraction less the guarantee, is at most `margin`: 0.02 is 72 s of an hour,
+  the time that it takes to stop others. Within its own tier it takes only from those whose slack is larger by
+  more than that, and from a higher tier only what that can spare. Where tiers ask for more than there is,
   premium is served first and equals take turns.
-- Who is above its guarantee waits for idle GPUs, ahead of lower tiers. So basic jobs run beside standard
-  ones whose fraction allows it.
+- A job above its guarantee waits for idle GPUs, ahead of lower tiers. So basic jobs run beside standard ones
+  whose fraction allows it.
 - Time in which a job is held, backs off or waits for a quota is not demanded. Priorities count for nothing.
 - A small job is one with fewer GPUs than the gang that it makes room for. One moves in a round.
 - Regions, and moving jobs between them, are not part of this: a view is one cluster.
-- CPUs and memory are not looked at when GPUs are taken; a claim that could not be placed for lack of them
-  takes nothing in that round.
+- CPUs and memory are ignored when GPUs are taken; a claim that could not be placed for lack of them takes
+  nothing in that round.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.singularity.board import BASIC, PREMIUM, STANDARD, TIERS, Board, Standing
 from scheduler.core.policies.singularity.fractions import Fractions
 
-#: Claims that found GPUs but no place, for lack of CPUs or memory, are put aside so often.
+#: Claims that found GPUs but no place, for lack of CPUs or memory, are put aside this often.
 _ATTEMPTS = 3
-#: A fraction is not told apart more finely.
+#: Fractions that agree in this many digits are equal.
 _DIGITS = 6
 #: Where there is no margin, a round follows when a fraction can have changed by this.
 _LEAST_CHANGE = 0.001
@@ -58,7 +59,7 @@ _LEAST_CHANGE = 0.001
 class Singularity:
     """Guaranteed fractions of GPU time by tiers of tenants; victims by slack, resized before preempted."""
 
-    #: Who waits has its turn when its fraction has fallen, though jobs neither come nor go.
+    #: A waiting job has its turn when its fraction has fallen, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It decides itself how many GPUs an elastic job gets.
     resizes: ClassVar[bool] = True
@@ -73,7 +74,7 @@ class Singularity:
     window_seconds: float = 3600.0
     #: How far above its guarantee a job begins to claim.
     margin: float = 0.02
-    #: For so long after it was started, moved or resized a job is left as it is.
+    #: A job is left as it is for this long after it was started, moved or resized.
     interval_seconds: float = 300.0
 
     def __post_init__(self) -> None:
@@ -110,7 +111,7 @@ class Singularity:
             return Decision(grants=(), keep_running=True, memory=remembered)
         decision = _Round(view, standings, self.margin).decision()
         reasons = {job: (self._reason(standings[job], fractions),) for job in decision.queue}
-        # Fractions fall, and what is settled changes: in the next round somebody may have a claim.
+        # Fractions fall, and what is settled changes: in the next round a job may have a claim.
         return replace(decision, memory=remembered, reasons=reasons, wake_at=self._wake_at(view))
 
     def _wake_at(self, view: View) -> float:
@@ -192,7 +193,7 @@ class _Round:
         return decision
 
     def _board(self, without: Collection[JobId]) -> tuple[Board, list[JobId]]:
-        """Return the board after all claims, and who has taken GPUs of victims for its own."""
+        """Return the board after all claims, and the jobs that have taken GPUs of victims for their own."""
         board = Board(self._pools, self._standings, self._margin)
         claimed = []
         for urgent in (True, False):
@@ -262,7 +263,7 @@ class _Round:
 
 
 def _pools(view: View, line: Sequence[Standing]) -> list[Pool]:
-    """Return a pool for each model: of who runs on it, and of all who wait and accept it."""
+    """Return a pool for each model: the jobs that run on it, and all waiting ones that accept it."""
     inside: dict[str, list[Job]] = {model: [] for model in view.capacity.models}
     for standing in line:
         job, running = standing.job, view.running.get(standing.job.id)

@@ -9,12 +9,12 @@ kind that differ add up. Deviations from the paper:
   needs, and a larger one has turns: as `allocation.instance.Instance.isolated_shares`. The paper divides what
   the app would reach on the whole cluster by N, as if every gang could use all of it: a small gang would then
   be allowed N times the time that it takes in its part. Ours is never longer than that.
-- Apps count by weight: that of their tenant as a member, times that of their highest priority. So N, of an
-  app, is the sum of all weights divided by its own.
+- Apps count by weight: that of their tenant as a member, times that of their highest priority. So the N of an
+  app is the sum of all weights divided by its own.
 - An app of several jobs is one pool of work: it advances at the rate of all its gangs that run, whichever
-  these are, and ends when its work is done. What an app's ended jobs did, and the time before the first of
-  those that are left was submitted, count no more.
-- N is the mean over the app's life as far as somebody remembers it (`Contention`); before, today's stands in.
+  these are, and ends when its work is done. The work of an app's ended jobs, and the time before the first of
+  the remaining jobs was submitted, no longer count.
+- N is the mean over the app's life as far as it is remembered (`Contention`); before, today's stands in.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scheduler.core.fitting.demand import amount_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, Memory
 
-#: An app's part of the cluster is never smaller than one of so many: weights may be out of all proportion.
+#: An app's part of the cluster is never smaller than one in this many: weights may be out of all proportion.
 MOST_APPS = 1e9
 
 
@@ -180,13 +180,13 @@ def _rate_of(job: Job, view: View, run_options: RunOptions) -> float:
 
 
 def is_spread(holding: Holding, view: View) -> bool:
-    """Tell whether a gang is on more nodes than it needs."""
+    """Return whether a gang is on more nodes than it needs."""
     largest = view.capacity.cluster.fleets[holding.model].largest_node
     return len(holding.parts) > math.ceil(holding.gpus / max(largest, 1))
 
 
 def spread_speed(job: Job, model: str) -> float:
-    """Return how fast the gang is over several nodes relative to near together; 1 where nobody knows."""
+    """Return how fast the gang is over several nodes relative to near together; 1 where that is unknown."""
     speed = job.spread_speeds.get(model, 1.0)
     return speed if 0 < speed <= 1 else 1.0
 

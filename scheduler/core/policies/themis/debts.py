@@ -1,13 +1,13 @@
-"""By how much an app came before its turn, because it was said to be shorter than its steps show it to be.
+"""By how much an app came before its turn, because its declared run time was shorter than its steps show.
 
-Who says that it is shorter than it is looks worse off the longer it waits, and wins sooner. An app of work T
-that was said to be D, and won when it had waited for e, would have looked as bad in truth after T / D times
-e. So it came (T / D - 1) e before its turn, and counts as submitted later by that from when its run time is
-measured, as if it had been told rightly from the beginning. Who said too much has waited in vain, and is not
-paid for it. Without measured run times nobody owes anything.
+An app that declares a shorter run time looks worse off the longer it waits, and wins sooner. An app of work T
+that was declared as D, and won when it had waited for e, would have looked as bad in truth after T / D times
+e. So it came (T / D - 1) e before its turn. From when its run time is measured it counts as submitted later
+by that, as if it had been declared rightly from the beginning. An app that declared too much has waited
+without need, and is not paid for it. Without measured run times no app owes anything.
 
 Rho counts a lease of waiting in advance. The debt does not, since many would have won just as soon in truth:
-with it, whoever errs would pay for more than came of it (docs/reproduction.md).
+with it, an app with a wrong estimate would pay for more than came of it (docs/reproduction.md).
 """
 
 from __future__ import annotations

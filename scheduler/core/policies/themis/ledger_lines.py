@@ -25,11 +25,11 @@ DIGITS = 6
 
 
 class AppStanding(NamedTuple):
-    """What an auction told an app."""
+    """The result of an auction for an app."""
 
     #: As things are, with nothing for a lease.
     rho: float
-    #: 1 for the worst-off of so many `apps`.
+    #: 1 for the worst-off among `apps` apps.
     rank: int
     apps: int
     #: Whether it took part.
@@ -106,7 +106,7 @@ class LedgerLines:
         )
 
     def left_over(self, job: Job, model: str, lease_ends: float) -> None:
-        """Write down that a job got GPUs that nobody won."""
+        """Record that a job got GPUs that no bidder won."""
         running = self._view.running.get(job.id)
         stays = running is not None and running.gpu_model == model
         gpus = amount_of(job, len(running.gpus) if running is not None and stays else job.gpus)
@@ -126,7 +126,7 @@ class LedgerLines:
         )
 
     def standings(self, ranked: Sequence[Agent], tables: Sequence[Table]) -> dict[str, AppStanding]:
-        """Return what the auction told each app; the first ones took part, with these tables."""
+        """Return the result of the auction for each app; the first ones took part, with these tables."""
         found = {}
         for place, agent in enumerate(ranked):
             rho = round(agent.rho_of_nothing, DIGITS)

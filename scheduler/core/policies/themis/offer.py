@@ -1,11 +1,11 @@
 """What an auction has on offer, as goods: GPUs of a model, and places for gangs that are near together.
 
-Where exactly a gang goes is the placer's affair, so that no table has a row for every machine: a good is a
-place for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs
-has k // s. A gang of S GPUs there takes S // s of the places for s, for each size s that anyone asks for, up
-to S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
-largest first. For others it may sell a little too much; whoever finds no place then gets what is left over.
-Where somebody bids for parts of GPUs, pieces are thousandths: so many parts take a GPU as are one together.
+The placer decides where exactly a gang goes, so that no table has a row for every machine: a good is a place
+for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs has k
+// s. A gang of S GPUs there takes S // s of the places for s, for each size s that any gang asks for, up to
+S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
+largest first. For others it may sell a little too much; a winner that finds no place then gets what is left
+over. Where an app bids for parts of GPUs, pieces are thousandths: parts that sum to one take one GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.policies.themis.auction.table import Good
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to place a gang on a model: over few machines or anyhow."""
+    """A way to place a gang on a model: over few machines or over any."""
 
     locality: Locality
     #: Whether it is on as few machines as it can be.
@@ -37,7 +37,7 @@ class Way:
 def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) -> tuple[Way, ...]:
     """Return the ways in which the gang may be placed, the better one first.
 
-    Who `spreads_well` is as fast anyhow: then near is no way of its own.
+    A gang that `spreads_well` is as fast over any machines: then near is no way of its own.
     """
     sizes = tuple(sorted([need.gpus for need in demand.needs if need.gpus], reverse=True))
     rank = demand.ranks[-1]
@@ -65,7 +65,7 @@ def _packed(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
 
 
 class Offer:
-    """The goods, and what a gang takes of them. `capacity` has nobody in it whose GPUs are on offer."""
+    """The goods, and what a gang takes of them. `capacity` is without the jobs whose GPUs are on offer."""
 
     def __init__(
         self, capacity: Capacity, ways: Mapping[str, Iterable[Way]], *, has_parts: bool = False
@@ -91,7 +91,7 @@ class Offer:
         self.supply: Mapping[Good, int] = {good: pieces * self._unit for good, pieces in supply.items()}
 
     def takes(self, model: str, way: Way, gpus: float) -> dict[Good, int]:
-        """Return what a gang takes that is placed so, and has so much of these GPUs."""
+        """Return what a gang takes that is placed so, and has `gpus` of these GPUs."""
         taken: dict[Good, int] = {model: round(gpus * self._unit)}
         for size in self._sizes[model, None]:
             places = sum([chunk // size for chunk in way.chunks])

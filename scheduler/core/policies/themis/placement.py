@@ -1,8 +1,9 @@
-"""Who sits where: winners and leftovers made real on a copy of the view's capacity.
+"""Where jobs run: winners and leftovers made real on a copy of the view's capacity.
 
-Whoever won on the model that it runs on keeps exactly its GPUs. Others leave only as far as their GPUs are
-needed: first by counting, those who have the least claim; and where gangs still find no place because free
-GPUs lie too scattered, everybody whose lease has ended makes room, and stays after all where nobody came.
+A job that won on the model that it runs on keeps exactly its GPUs. Others leave only as far as their GPUs are
+needed. First jobs leave by counting, those with the least claim first. If gangs still find no place because
+free GPUs lie too scattered, every job whose lease has ended makes room, and stays after all where no other
+took its place.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class LeasePlacement:
     def __init__(self, view: View, run_options: RunOptions, movable: Iterable[Unit]) -> None:
         self._view, self._run_options = view, run_options
         self.capacity = view.capacity.fork()
-        #: Those that may have to leave: who has the least claim last.
+        #: Those that may have to leave: the one with the least claim last.
         self._movable: dict[Unit, Holding] = {}
         for unit in movable:
             self._movable[unit] = self.capacity.pending[unit]
         self.capacity.keep_all(but=[job for unit in self._movable for job in unit])
-        # Who may have to leave and has not been told to is not in the way, and not to be taken from.
+        # Jobs that may have to leave and need not yet are not in the way, and nothing is taken from them.
         self.capacity.pending = {}
         self._own: dict[str, int] = {}
         self._has_parts = any([holding.shared for holding in self._movable.values()])
@@ -43,11 +44,11 @@ class LeasePlacement:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a GPU may still be handed out without anybody leaving, or a part of one."""
+        """Return whether a GPU, or a part of one, may still be handed out without a job leaving."""
         return any(self.free(model) > 0 for model in self.capacity.models) or self.capacity.has_open_gpus
 
     def free(self, model: str) -> int:
-        """Return the GPUs that can be had without anybody of this view leaving."""
+        """Return the GPUs that are available without a job of this view leaving."""
         capacity, own = self.capacity, self._own.get(model, 0)
         if self._has_parts:
             movable = [holding for holding in self._movable.values() if holding.model == model]
@@ -69,7 +70,7 @@ class LeasePlacement:
         return bool(holding.shared) and self.capacity.may_stay(holding)
 
     def make_room(self, needed: Mapping[str, float], movers: Iterable[JobId]) -> None:
-        """Let jobs leave that move, and then others until so many GPUs of each model are free."""
+        """Let jobs leave that move, and then others until this many GPUs of each model are free."""
         for job in movers:
             held = self._view.running.get(job)
             if held is not None and held.jobs in self._movable:
@@ -81,7 +82,7 @@ class LeasePlacement:
                 self._leave(unit)
 
     def clear(self, model: str) -> None:
-        """Let everyone leave that model who may have to; `settle_back` keeps those whose place is free."""
+        """Let all jobs leave that model that may have to; `settle_back` keeps those whose place is free."""
         for unit in [unit for unit, holding in self._movable.items() if holding.model == model]:
             self._leave(unit)
 
@@ -130,7 +131,7 @@ class LeasePlacement:
         return self.start(job, model, locality) or self.start(job, model)
 
     def is_settled(self, job: JobId) -> bool:
-        """Tell whether the job has a place from now on."""
+        """Return whether the job has a place from now on."""
         return job in self._settled
 
     def outcome(self, line: Sequence[JobId]) -> Outcome:

@@ -1,36 +1,36 @@
-"""Themis: who is treated worst bids for GPUs at auctions, and pays by having them for a shorter time.
+"""Themis: the apps that are treated worst bid for GPUs at auctions, and pay by having them for a shorter
+time.
 
 K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. Phanishayee and S. Chawla, "Themis:
-Fair and Efficient GPU Cluster Scheduling", NSDI 2020. Apps (`apps`) get GPUs for
-leases. Where leases end or GPUs come free, those 1 - f of the apps that want some whose rho is the worst bid
-with tables of what rho they would come to; the auction (`auction`) makes the product of 1 /
-rho as large as can be, and withholds a part of what each one won. What is not sold goes to others. Deviations
-and choices:
+Fair and Efficient GPU Cluster Scheduling", NSDI 2020. Apps (`apps`) get GPUs for leases. Where leases end or
+GPUs come free, the 1 - f with the worst rho among the apps that want some bid, with tables of the rho that
+each bundle gives them. The auction (`auction`) maximises the product of 1 / rho, and withholds a part of what
+each one won. What is not sold goes to others. Deviations and choices:
 
-- Rigid gangs: a part of a gang's GPUs is of no use to it, so what is withheld is time. Who keeps the part c
-  of what it won has a lease of c times `lease_seconds`, though not below `interval_seconds`.
+- Rigid gangs: a part of a gang's GPUs is of no use to it, so what is withheld is time. An app that keeps the
+  part c of what it won has a lease of c times `lease_seconds`, though not below `interval_seconds`.
 - Goods are GPUs by model and places for gangs near together, not each machine's (`leasing.offer`). Within a
-  rack a gang is as fast as anywhere, as nobody measures that: only gangs that must be in one bid so.
+  rack a gang counts as fast as anywhere, since that is not measured: only gangs that must be in one bid so.
 - A bundle is valued as if it were kept to the end, as in the paper, and getting nothing as a lease of waiting
   before that is done with the best row (`horizon=end`). With `horizon=lease` it is valued as had for a lease
   and followed by the app's even part. On three published traces the worst rho is then lower on one and higher
   on two, while jobs take 14 to 21 % longer on average and are stopped three to four times as often
   (docs/reproduction.md). What a job that runs loses when it is stopped counts in both.
-- The worse off an app is, the less its bids matter: a lease is a smaller and smaller part of its time.
-  So beside 1 - f, nobody takes part whose rho is less than the worst one divided by `MOST_UNEQUAL`, and who
-  starves is alone at last. And while the worst-off app has a gang that is larger than what is on offer, no
-  lease outlasts those that run, so that there comes an instant at which everything is on offer.
+- The worse off an app is, the less its bids matter: a lease is a smaller and smaller part of its time. So
+  beside 1 - f, no app takes part whose rho is less than the worst one divided by `MOST_UNEQUAL`, and a
+  starving app bids alone at last. And while the worst-off app has a gang that is larger than what is on
+  offer, no lease outlasts those that run, so that there comes an instant at which everything is on offer.
 - Leftovers go to apps outside the auction first: those that run stay where they are, then others in random
   order, each on the fastest model that has room; then to those that lost. They have a whole lease. The order
   is drawn by instant and not by round, so that the simulator, which skips rounds, draws the same.
 - Between auctions, which are not held more often than `interval_seconds`, idle GPUs are handed out at once,
-  until the next auction. One is held only when somebody waits who could be seated, or when nobody waits
-  and somebody whose lease has ended would be faster on an idle model.
-- Weights of members and priorities make an app's even part larger (`apps`), and so its
-  rho.
-- Nothing in an auction keeps users from understating how long they run: who does looks worse off, and bids
-  more often. Where jobs tell of their steps the truth comes out once they run, and who came before its turn
-  counts as submitted later (`leasing.debts`): then it does not pay on average. Who is silent owes nothing.
+  until the next auction. One is held only when a job waits that could be placed, or when no job waits and one
+  whose lease has ended would be faster on an idle model.
+- Weights of members and priorities make an app's even part larger (`apps`), and so its rho.
+- Nothing in an auction keeps users from understating their run times: such an app looks worse off, and bids
+  more often. Where jobs report their steps the truth comes out once they run, and an app that came before its
+  turn counts as submitted later (`leasing.debts`): then it does not pay on average. An app that does not
+  report owes nothing.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ from scheduler.core.policies.themis.offer import Offer
 from scheduler.core.policies.themis.placement import LeasePlacement
 from scheduler.core.policies.themis.tables import Agent, Catalogue, Seat, Table
 
-#: Nobody takes part in an auction whose rho is so many times smaller than the worst one.
+#: No app takes part in an auction whose rho is this many times smaller than the worst one.
 MOST_UNEQUAL = 2.0
-#: A job moves to another model for what is left over only when it is so much faster there.
+#: A job moves to another model for what is left over only when it is this many times faster there.
 WORTH_MOVING = 1.1
 
 
@@ -76,10 +76,10 @@ WORTH_MOVING = 1.1
 class Themis:
     """Auctions among the apps whose finish-time fairness is the worst."""
 
-    #: Who waits has its turn when leases end, though jobs neither come nor go.
+    #: A waiting job has its turn when leases end, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 
-    #: f: of the apps that want GPUs, the worst-off 1 - f take part; 1: the very worst alone.
+    #: f: the worst-off 1 - f of the apps that want GPUs take part; 1: the very worst alone.
     fairness_knob: float = 0.8
     #: How long GPUs are given at a time.
     lease_seconds: float = 1200.0
@@ -108,8 +108,9 @@ class Themis:
 class _Round:
     """One round.
 
-    Memory: `policy`; `leases`, the instant at which each job's ends; `auctioned_at`; `contention`; `said`, of
-    jobs that won before they were measured; and what the last auction told those that wait (`told`, by app).
+    Memory: `policy`; `leases`, the instant at which each job's ends; `auctioned_at`; `contention`; `said`,
+    the estimates of jobs that won before they were measured; and the last auction's results for those that
+    wait (`told`, by app).
     """
 
     def __init__(self, policy: Themis, view: View, memory: Memory) -> None:
@@ -168,14 +169,14 @@ class _Round:
 
     @cached_property
     def _emptied(self) -> LeasePlacement:
-        """Return the cluster when everybody has left whose lease has ended."""
+        """Return the cluster without the jobs whose lease has ended."""
         placement = LeasePlacement(self._view, self._run_options, self._open)
         for model in self._run_options.gpus:
             placement.clear(model)
         return placement
 
     def _could_seat_someone(self) -> bool:
-        """Tell whether one of those that wait fits on what an auction would offer."""
+        """Return whether one of the waiting jobs fits on what an auction would offer."""
         capacity = self._emptied.capacity
         if not self._emptied.has_room:
             return False
@@ -258,7 +259,7 @@ class _Round:
         return sorted(speeds, key=lambda model: (-speeds[model], model))
 
     def _shuffled(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return the jobs in an order that nobody can foresee and that is the same when drawn again."""
+        """Return the jobs in an order that can not be predicted and that is the same when drawn again."""
         drawn = sorted(jobs, key=lambda job: (job.submitted_at, job.id))
         self._dice.shuffle(drawn)
         return drawn

@@ -18,7 +18,7 @@ from scheduler.core.policies.themis.apps import App, rho, spread_speed
 from scheduler.core.policies.themis.auction.table import Bid, Good, Row
 from scheduler.core.policies.themis.offer import Offer, Way, ways
 
-#: An app of several jobs bids with at most so many rows.
+#: An app of several jobs bids with at most this many rows.
 MOST_ROWS = 32
 
 

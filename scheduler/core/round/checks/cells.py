@@ -20,7 +20,9 @@ Owners = Mapping[str, list[Owner | None]]
 
 
 def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
-    """Return the GPUs of models divided by cells that are part of none: nobody is guaranteed them."""
+    """Return the GPUs of models divided by cells that are in no cell: they are guaranteed to no virtual
+    cluster.
+    """
     if snapshot.cells is None:
         return frozenset()
     layout = compiled(snapshot.cells)

@@ -140,7 +140,7 @@ def _check_company(
     kept: Mapping[JobId, Running],
     allocations: Mapping[AllocationId, Running],
 ) -> None:
-    """Who joins others or leaves them does so where some run on, on the GPUs that these have."""
+    """A job that joins others or leaves them does so where some run on, on the GPUs that these have."""
     staying = {running.allocation for running in kept.values()}
     homes = [running.allocation for running in allocations.values() if not left.isdisjoint(running.jobs)]
     deserted = [each for each in homes if each not in staying]
@@ -209,7 +209,7 @@ def _check_nodes(
 
 
 class _Uses:
-    """Who is given each GPU: one job, or several that have parts of it which it has room for."""
+    """The jobs that are given each GPU: one, or several that have parts of it which it has room for."""
 
     def __init__(self, jobs: Mapping[JobId, Job], where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
         self._jobs, self._where = jobs, where
@@ -307,9 +307,9 @@ def _check_guarantees(
 def _guaranteed_uses(
     plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job], nobodys: Collection[GpuId]
 ) -> dict[GpuId, Owner]:
-    """Return of the guaranteed job on each GPU, nominated ones included, where it belongs.
+    """Return where the guaranteed job on each GPU belongs, nominated ones included.
 
-    Of `nobodys` only those that somebody is newly given as guaranteed, or has nothing besides.
+    GPUs in `nobodys` count only if a job is newly given them as guaranteed, or has nothing besides.
     """
     uses: dict[GpuId, Owner] = {}
     for job, running in kept.items():

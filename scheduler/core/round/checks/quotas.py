@@ -1,4 +1,4 @@
-"""No tenant, and no user for whom there are limits, holds more by a plan than may be held at once."""
+"""No tenant, and no user with limits, holds more by a plan than may be held at once."""
 
 from __future__ import annotations
 

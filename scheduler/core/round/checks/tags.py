@@ -1,6 +1,6 @@
-"""Part of step 7, check: that nobody new breaks a must between tags, from the raw facts alone.
+"""Part of step 7, check: that no new job breaks a must between tags, from the raw facts alone.
 
-Only upper bounds are looked at: of those whom a job must be near, some may leave in the very same round.
+Only upper bounds are checked: the jobs that a job must be near may leave in the very same round.
 """
 
 from __future__ import annotations

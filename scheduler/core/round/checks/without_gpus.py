@@ -121,7 +121,7 @@ def _add(
     nodes: tuple[NodeId, ...],
     home: Mapping[GpuId, NodeId],
 ) -> None:
-    """Count what each replica takes of the nodes that are looked at."""
+    """Count what each replica takes of the nodes that are checked."""
     gangs = [needs_held(job, sum(map(len, replicas))) for job in jobs]
     needs = shared_needs(gangs) if gangs else ()
     for place, (need, replica) in enumerate(zip(needs, replicas, strict=False)):

@@ -2,14 +2,14 @@
 
 A policy works on the cells of its virtual cluster as on a private cluster (`private_cluster`); here its
 virtual GPUs are bound to hardware (HiveD, OSDI'20, section 3.2), wherever that disturbs the fewest GPUs of
-opportunistic jobs, and unbound when nothing runs on them any more. `cells.pool` sees to it that everyone
-always gets all that is owed, so what others do is never felt.
+opportunistic jobs, and unbound when nothing runs on them any more. `cells.pool` ensures that each virtual
+cluster always gets all that it is owed, whatever others do.
 
-What stands for what is remembered between rounds and may be lost without harm: a guaranteed job found
-outside the cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
-reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and
-gets its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster
-it goes on making room for higher priorities only.
+The bindings are remembered between rounds and may be lost without harm: a guaranteed job found outside the
+cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
+reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and gets
+its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster it
+goes on making room for higher priorities only.
 
 Differences from the published scheduler: a gang may span the chains of one GPU model; a node with one broken
 GPU is broken as a whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
@@ -69,12 +69,12 @@ class Binding:
     # A round begins
 
     def refresh(self, allocations: Collection[AllocationId]) -> tuple[set[JobId], Collection[AllocationId]]:
-        """Take in the allocations that changed.
+        """Read the allocations that changed.
 
-        Returns the jobs whose guarantee lapsed or returned, and the allocations that are seen anew.
+        Returns the jobs whose guarantee lapsed or returned, and the allocations that were read again.
         """
         memory = self._facts.frame.memory.get(CELLS, {})
-        # Which cells broken hardware dooms depends on all that is bound, so that it is worked out anew.
+        # Which cells broken hardware dooms depends on all that is bound, so it is computed again.
         anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
         if anew:
             self.world = World(self.layout)
@@ -110,7 +110,9 @@ class Binding:
         return {job for allocation in regraded for job in self._facts.running[allocation].jobs}, changed
 
     def _urgency(self, allocation: AllocationId) -> tuple[bool, int, AllocationId]:
-        """Sort key of who has cells first: who has them now, then the higher priority, then the older."""
+        """Sort key of the allocations that have cells first: those that have them now, then the higher
+        priority, then the older.
+        """
         running = self._facts.running.get(allocation)
         if running is None:
             return False, 0, allocation
@@ -305,7 +307,7 @@ class Binding:
         `downgraded`: allocations that lose their cells, and their hardware only if it is needed.
 
         Returns the placements on real GPUs, what is left of the cluster, and why jobs were left out whose
-        placement can not be carried out: hardware, or its CPUs or memory, is held by who is not stopped.
+        placement can not be carried out: a job that is not stopped holds the hardware, or its CPUs or memory.
         """
         after, found = cluster.fork(), {}
         unbound: dict[JobId, Reason] = {}

@@ -17,7 +17,7 @@ from scheduler.core.model.snapshot import Memory
 
 #: Virtual cluster -> chain -> GPU of the chain -> the virtual one that it stood for.
 Hints = dict[str, dict[str, dict[int, int]]]
-#: Of one space: owned cells in use, and [first virtual GPU, first GPU, how many].
+#: For one space: owned cells in use, and [first virtual GPU, first GPU, how many].
 Remembered = tuple[list[Cell], list[list[int]]]
 
 

@@ -8,7 +8,7 @@ from scheduler.core.cells.chains import Chain, Layout
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.model.snapshot import GpuId, Node, NodeId, Running
 
-#: Of one replica: its chain, and the numbers of its GPUs there.
+#: For one replica: its chain, and the numbers of its GPUs there.
 Leaves = tuple[str, list[int]]
 
 

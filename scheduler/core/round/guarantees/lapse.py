@@ -1,12 +1,11 @@
-"""Whose guarantee holds where GPUs are divided by counts: what `binding` does for cells.
+"""Which jobs' guarantees hold where GPUs are divided by counts: what `binding` does for cells.
 
-When a virtual cluster is guaranteed less than its guaranteed jobs hold, because an operator took some away,
-a loan ended or it lends GPUs that it uses, those of the lowest priority *lapse*, and of these the newest,
-until the others fit: they run on as opportunistic, and stop only when somebody who is guaranteed needs
-their place. In their own virtual cluster they go on making room for higher priorities only. A gang lapses
-as a whole; GPUs of it that have left the cluster do not count, and one of which several have parts counts
-once. The guarantee returns in the opposite order,
-as soon as there is room for it; never at the cost of one that holds.
+When a virtual cluster is guaranteed less than its guaranteed jobs hold, because an operator took some away, a
+loan ended or it lends GPUs that it uses, those of the lowest priority *lapse*, the newest first, until the
+others fit. They run on as opportunistic, and stop only when a guaranteed job needs their place. In their own
+virtual cluster they go on making room for higher priorities only. A gang lapses as a whole; GPUs of it that
+have left the cluster do not count, and one of which several have parts counts once. The guarantee returns in
+the opposite order, as soon as there is room for it; never at the cost of one that holds.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Lapse:
     def lapsed(self, vc: str) -> Mapping[Holding, int]:
         """Return what jobs of a virtual cluster hold whose guarantee lapsed, and their priorities.
 
-        Of jobs that share GPUs the highest counts. What nobody may reclaim now is left out.
+        Among jobs that share GPUs the highest priority counts. What may not be reclaimed now is left out.
         """
         found: dict[Holding, int] = {}
         for allocation, owner in sorted(self._lapsed.items()):
@@ -97,7 +96,7 @@ class Lapse:
         return bool(self._lapsed)
 
     def _line(self, running: Running) -> Line | None:
-        """Return what an allocation counts against; None: it is no guaranteed one, or about to end."""
+        """Return what an allocation counts against; None: it is not guaranteed, or about to end."""
         facts = self._facts
         if not facts.is_live(running) or running.allocation in self._admission.endings:
             return None

@@ -1,7 +1,8 @@
 """A virtual cluster's cells as a cluster of its own, on which policies and placers work.
 
-Its GPUs are virtual: they stand for whatever hardware the cells are bound to. Nobody else's jobs can be seen
-here, so what a policy decides is what it would decide if its virtual cluster were alone (HiveD, section 3).
+Its GPUs are virtual: they stand for whatever hardware the cells are bound to. Jobs of other virtual clusters
+can not be seen here, so a policy decides what it would decide if its virtual cluster were alone (HiveD,
+section 3).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _Where = dict[GpuId, Place]
 
 
 class PrivateCluster:
-    """The spaces of one virtual cluster side by side, and who has what of them."""
+    """The spaces of one virtual cluster side by side, and what its jobs have of them."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class PrivateCluster:
         return self._closed == self._now_closed()
 
     def _without_broken(self, own: Cluster) -> dict[str, Fleet]:
-        """Return the fleets, with nothing to be had of nodes that are known to be on broken hardware."""
+        """Return the fleets, with nothing available on nodes that are known to be on broken hardware."""
         usable = {model: list(fleet.usable) for model, fleet in own.fleets.items()}
         for _, space in self.spaces:
             for unit in space.closed:
@@ -140,7 +141,7 @@ class PrivateCluster:
         self._claims.drop(allocation)
 
     def offered(self, cluster: Capacity) -> Capacity:
-        """Return what the virtual cluster can have: of its cells, and of what the others left of the rest."""
+        """Return what the virtual cluster can have: its own cells, and what the others left of the rest."""
         return cluster.beside(self.cluster, self._claims.layers())
 
 

@@ -1,4 +1,4 @@
-"""Snapshots say what virtual clusters may rely on now; here it is told from what they own, and back."""
+"""Snapshots state what virtual clusters may rely on now; here it is computed from what they own, and back."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Limits of preemption: a policy may not displace who has just begun, nor too many at a time.
+"""Preemption limits: a policy may not displace a job that has just begun, nor too many at a time.
 
-A view is served without any limit first. Only where its decision would displace a job that has run for
-less than the least time of its virtual cluster, it is served again with all such jobs *pinned*: the policy
-sees them where they are, and nobody is offered their GPUs (`Capacity.pinning`). So what it decides fits
-around them, gangs whole, and no GPU stays idle for a job that turned out not to stop. The budget of a round
-is kept to in the same way: as many as it allows may go, for the sake of the most important grants that this
-serves whole, and everyone else is pinned.
+A view is served without any limit first. If its decision would displace a job that has run for less than the
+minimum run time of its virtual cluster, it is served again with all such jobs *pinned*: the policy sees them
+where they are, and their GPUs are offered to no job (`Capacity.pinning`). So what it decides fits around
+them, gangs whole, and no GPU stays idle for a job that turned out not to stop. The budget of a round is kept
+in the same way: as many jobs as it allows may go, for the sake of the most important grants that this serves
+whole, and all others are pinned.
 
-Guarantees are exempt: who is reclaimed runs in another view, and was dropped before that view is served.
+Guarantees are exempt: a reclaimed job runs in another view, and was dropped before that view is served.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PreemptionLimits:
         reclaimed = set() if self._moves else self._reclaimed(view)
         if reclaimed:
             outcome = self._served(view.without(reclaimed), plugins, memory, overran)
-            # They have given way, and may start anew when they have left.
+            # They have given way, and may start again when they have left.
             decision = replace(outcome.decision, wake_at=view.now)
             return replace(outcome, view=view, decision=decision)
         outcome = run_view(view, plugins, memory, overran)

@@ -1,8 +1,8 @@
 """Jobs that would rather run on without their guarantee than stop: HiveD's lazy preemption, job by job.
 
 When the policy of its virtual cluster gives such a job's part of the guarantee to another, only that part is
-taken: whoever gets it has a place chosen as if the job were opportunistic, so elsewhere if there is room. It
-stops if its GPUs are needed after all, by that one or by another guaranteed job.
+taken. The other job has a place chosen as if the first one were opportunistic, so elsewhere if there is room.
+The first job stops if its GPUs are needed after all, by that job or by another guaranteed one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Downgrade:
     """An allocation whose guarantee its own virtual cluster gave to others."""
 
     running: Running
-    #: Who was placed in the round.
+    #: The jobs that were placed in the round.
     to: tuple[JobId, ...]
 
 
@@ -40,14 +40,14 @@ def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgra
 def kept_on(
     facts: Facts, candidates: Iterable[Downgrade], left: Capacity
 ) -> tuple[Mapping[AllocationId, Downgrade], Capacity]:
-    """Return those whose GPUs nobody took, and what is left when they keep them."""
+    """Return those whose GPUs no job took, and what is left when they keep them."""
     left = left.narrowed(None, {}, {}, may_evict=True)
     kept = [each for each in candidates if left.give_back(facts.holdings[each.running.allocation])]
     return {each.running.allocation: each for each in kept}, left
 
 
 def stops_with_its_guarantee(running: Running, facts: Facts) -> bool:
-    """Whether an allocation whose guarantee lapses is to stop rather than to run on as opportunistic."""
+    """Whether an allocation whose guarantee lapses is to stop instead of running on as opportunistic."""
     return any(facts.jobs[job].on_reclaim == PREEMPT for job in running.jobs if job in facts.jobs)
 
 

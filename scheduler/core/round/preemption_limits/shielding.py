@@ -1,7 +1,8 @@
 """Opportunistic jobs that have just begun, and that no guarantee may reclaim yet.
 
-Guarantees return at once, unless an operator lets those who borrow run for a while first
-(`VirtualCluster.reclaim_min_run_seconds`): then nobody finds a place in the way of such a job until it has.
+Guarantees return at once, unless an operator lets borrowers run for a while first
+(`VirtualCluster.reclaim_min_run_seconds`). Then no guaranteed job finds a place in the way of such a job
+until that time is over.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 
 DAYS = 7.0
-#: A question that nobody has answered after so long never will be.
+#: A question without an answer after this time will never have one.
 PATIENCE = timedelta(minutes=10)
 #: Questions kept; older ones make room.
 KEPT = 50
@@ -112,7 +112,7 @@ def work_out(advice_id: str) -> None:
         return
     row = Advice.objects.get(id=UUID(advice_id))
     in_force = cells_in_force()
-    # Of what virtual clusters own, whatever they lend and borrow at the moment.
+    # The facts by what virtual clusters own, whatever they lend and borrow at the moment.
     now = owned(read_snapshot(0))
     window = row.question["days"] * DAY_SECONDS
     since = now.now - window
@@ -140,7 +140,7 @@ def work_out(advice_id: str) -> None:
 
 
 def give_up(advice_id: str, problem: str, problems: Sequence[Problem] = ()) -> None:
-    """Say that there is no advice, and why."""
+    """Record that there is no advice, and why."""
     fields = [{"field": one.field, "problem": one.problem, "expected": one.hint} for one in problems]
     Advice.objects.filter(id=UUID(advice_id)).update(
         state=WorkState.FAILED, problem=problem, fields=fields, made_at=database_now()

@@ -28,9 +28,9 @@ from tenants.selectors import Viewer
 
 HOURS = 24.0
 MOST_HOURS = 24.0 * 31
-#: A comparison that nobody has made after so long never will be.
+#: A comparison that is not made after this time never will be.
 PATIENCE = timedelta(minutes=5)
-#: Each virtual cluster is compared again by itself after so long.
+#: Each virtual cluster is compared again automatically after this time.
 RENEWED_AFTER = timedelta(minutes=10)
 #: Of more anomalies than this, the worst are named; all are counted.
 NAMED = 200
@@ -65,7 +65,7 @@ def is_given_up(report: AnomalyReport) -> bool:
 
 
 def outdated() -> list[str]:
-    """Return the virtual clusters that should be compared anew: first those that never were."""
+    """Return the virtual clusters that should be compared again: first those that never were."""
     now = database_now()
     lately = Job.objects.filter(guaranteed=True, submitted_at__gt=now - timedelta(hours=HOURS))
     rows = (
@@ -99,7 +99,7 @@ def run_comparison(name: str) -> None:
 
 
 def give_up(name: str, problem: str) -> None:
-    """Say that there is no comparison, and why."""
+    """Record that there is no comparison, and why."""
     rows = AnomalyReport.objects.filter(virtual_cluster__name=name)
     # When it was last tried is noted too: what fails must not keep the others from their turn.
     rows.update(state=WorkState.FAILED, problem=problem, made_at=database_now())

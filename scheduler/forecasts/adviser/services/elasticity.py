@@ -29,7 +29,7 @@ from scheduler.wiring.wakeups import request_elasticity_savings
 from tenants.after_commit import after_commit
 from tenants.selectors import Viewer
 
-#: A question that nobody has answered after so long never will be.
+#: A question without an answer after this time will never have one.
 PATIENCE = timedelta(minutes=10)
 #: Questions kept; older ones make room.
 KEPT = 50
@@ -64,7 +64,7 @@ def work_out(question: str) -> None:
         return
     row = ElasticitySavings.objects.get(id=UUID(question))
     deadline = time.monotonic() + MOST_SECONDS
-    # Of what virtual clusters own, whatever they lend and borrow at the moment.
+    # The facts by what virtual clusters own, whatever they lend and borrow at the moment.
     now = owned(read_snapshot(0))
     since = now.now - row.days * DAY_SECONDS
     read = read_past(since=since, until=now.now, most=MOST_JOBS, with_opportunistic=True)
@@ -90,7 +90,7 @@ def work_out(question: str) -> None:
 
 
 def give_up(question: str, problem: str) -> None:
-    """Say that there is no answer, and why."""
+    """Record that there is no answer, and why."""
     ElasticitySavings.objects.filter(id=UUID(question)).update(
         state=WorkState.FAILED, problem=problem, made_at=database_now()
     )

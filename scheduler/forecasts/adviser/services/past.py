@@ -126,7 +126,7 @@ class PastJob:
     def truth(self, since: float, until: float, run_times: RunTimes) -> Truth:
         """Return its work from an instant on: as long as it ran, or as jobs like it do if it never did.
 
-        What still runs is taken to run on until the end of what is looked at, or as long as is usual.
+        A running job is taken to run on until the end of the window, or as long as is usual.
         """
         ran = self.held_seconds(since, until)
         if self.stays and not self.runs:

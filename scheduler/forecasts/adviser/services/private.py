@@ -17,7 +17,7 @@ from scheduler.rounds.snapshot import read_snapshot
 
 #: The newest jobs of the hours asked for; older ones are left out.
 MOST_JOBS = 3_000
-#: A job counts as late beyond so many rounds and so many seconds: agents and clocks are not exact.
+#: A job counts as late beyond this many rounds and seconds: agents and clocks are not exact.
 TOLERANCE_ROUNDS = 2
 TOLERANCE_SECONDS = 10.0
 
@@ -48,8 +48,8 @@ class _Cancellation:
 def compare_with_private(virtual_cluster: str, *, hours: float) -> ComparisonRun:
     """Run a virtual cluster's guaranteed jobs of the last hours in its private cluster, and compare.
 
-    Jobs that were there before run or wait there from the beginning, and are not compared; nor are those
-    that somebody put on hold.
+    Jobs that were there before run or wait there from the beginning, and are not compared; nor are those that
+    were put on hold.
     """
     # A private cluster is what a virtual cluster owns, whatever it lends and borrows at the moment.
     now = owned(read_snapshot(0))
@@ -102,7 +102,9 @@ def _privately(frame: Snapshot, vc: str, past: Sequence[PastJob], until: float) 
 
 
 def evidence_for(comparison: Comparison, most: int) -> dict[JobId, Evidence]:
-    """Find what the worst of the late jobs were told when their private cluster would have started them."""
+    """Find the reasons that the worst of the late jobs had when their private cluster would have started
+    them.
+    """
     late = {anomaly.delay.job: anomaly.delay for anomaly in comparison.anomalies[:most]}
     events_of: dict[JobId, list[Event]] = {job: [] for job in late}
     for event in Event.objects.filter(job_id__in=list(late), kind="job.waiting").order_by("id"):

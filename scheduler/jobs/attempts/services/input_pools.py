@@ -96,7 +96,7 @@ def input_secret(job: Job, attempt_id: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Trainers:
-    """Where those wait whom an input worker serves, as ALLOT_INPUT_TRAINERS lists it."""
+    """Where the trainers wait that an input worker serves, as ALLOT_INPUT_TRAINERS lists it."""
 
     addresses: str = ""
     #: They follow a stream, and come and go while the worker runs.

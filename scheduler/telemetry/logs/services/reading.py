@@ -27,7 +27,7 @@ from tenants.selectors import Viewer
 
 #: The sequence before the first.
 NONE_SEEN = -1
-#: Text of one page, of all ranks together; of each rank comes at least one chunk, however long.
+#: Text of one page, of all ranks together; it has at least one chunk of each rank, however long.
 PAGE_BYTES = 2 * 1024 * 1024
 _LARGEST = 2**31 - 1
 _GIB = 1024**3
@@ -70,14 +70,14 @@ class Chunk:
 
 
 def note_foreign_read(viewer: Viewer, job: Job, action: str = "log.read") -> None:
-    """Write down that somebody reads the output, or a file, of a tenant that is not his."""
+    """Record that a user reads the output, or a file, of a tenant that is not his."""
     if job.tenant_id not in viewer.roles:
         subject = f"job {job.id} ({job.name})"
         record_read(action, object_kind="job", object_id=job.id, subject=subject, tenant=job.tenant)
 
 
 def may_watch(viewer: Viewer, job_id: int) -> bool:
-    """Whether the viewer may hear what a job writes from now on; who hears it counts as its reader."""
+    """Whether the viewer may follow what a job writes from now on; a viewer who does counts as its reader."""
     job = jobs_visible(viewer).select_related("tenant").filter(id=job_id).first()
     if job is not None:
         note_foreign_read(viewer, job)
@@ -85,7 +85,9 @@ def may_watch(viewer: Viewer, job_id: int) -> bool:
 
 
 def tasks_of_ranks(job: Job, attempt: Attempt | None) -> dict[int, str]:
-    """Return the task's name of each rank; of an elastic job, of as many as this attempt was granted."""
+    """Return the task's name of each rank; for an elastic job, of as many ranks as this attempt
+    was granted.
+    """
     parts = attempt.parts.values_list("replicas", flat=True) if attempt else ()
     placed = {replica["rank"]: replica["task"] for replicas in parts for replica in replicas}
     if placed:
@@ -97,7 +99,7 @@ def tasks_of_ranks(job: Job, attempt: Attempt | None) -> dict[int, str]:
 def chosen_ranks(tasks: Mapping[int, str], task: str | None, rank: int | None) -> list[int]:
     """Return the ranks that are of this task and have this number, all where neither is given.
 
-    Raises Invalid when there is none, saying which there are.
+    Raises Invalid when there is none, naming those that there are.
     """
     names = list(dict.fromkeys(tasks.values()))
     if task is not None and task not in names:
@@ -119,8 +121,8 @@ def next_chunks(
 ) -> list[Chunk]:
     """Return what follows of the ranks in `seen`, by the time it was sent; empty when there is nothing more.
 
-    `seen` has the newest known sequence of each wanted rank. Of a rank of which there is more than fits, what
-    the others wrote after it waits for the next page.
+    `seen` has the newest known sequence of each wanted rank. If there is more of a rank than fits, what the
+    others wrote after it waits for the next page.
     """
     given: dict[str, Any] = {
         "attempt": attempt.id,
@@ -152,7 +154,7 @@ def has_more(attempt: Attempt, last: Chunk) -> bool:
 
 
 def before_last_lines(attempt: Attempt, rank: int, lines: int) -> int:
-    """Return the sequence before the chunk in which so many last lines begin.
+    """Return the sequence before the chunk in which the last `lines` lines begin.
 
     Chunks without an end of a line count as one, so that a bar of progress costs no more than lines do.
     """
@@ -197,7 +199,7 @@ def removal_of(attempt: Attempt | None) -> LogRemoval | None:
 
 
 def removal_text(removal: LogRemoval) -> str:
-    """Say that, when and why the output is not there."""
+    """Return that, when and why the output is not there."""
     kept = {
         RemovalCause.AGE: f"output is kept for {removal.limit} days after an attempt's end",
         RemovalCause.PLATFORM_BYTES: f"the platform keeps {_size(removal.limit)} of output, the newest",

@@ -20,7 +20,7 @@ def moves_up(text: str) -> bool:
 def redrawn(pieces: Sequence[str]) -> tuple[list[str], list[int]]:
     """Return the rows, and the number of the one in which each piece begins, never a smaller one than before.
 
-    Of a row that is written again, what is new stands behind a carriage return.
+    Where a row is written again, the new text stands behind a carriage return.
     """
     rows, at = [""], 0
     begins: list[int] = []

@@ -1,6 +1,6 @@
-"""How long output is kept: so many days after an attempt's end, and so many bytes.
+"""How long output is kept: a number of days after an attempt's end, and a number of bytes.
 
-Of attempts that have not ended nothing is removed. What was removed is written down, and said wherever the
+Output of attempts that have not ended is never removed. What was removed is recorded, and stated wherever the
 output would be.
 """
 
@@ -89,7 +89,7 @@ class _Pruning:
                 defaults={"at": self.now, "cause": cause, "limit": limit, "bytes": removed},
             )
             if not is_new:
-                # A node was away for longer than anybody waits for, and brought the rest.
+                # A node was away for longer than the platform waits for, and brought the rest.
                 LogRemoval.objects.filter(attempt=attempt).update(bytes=known.bytes + removed)
         self.attempts += 1
         self.bytes += removed

@@ -78,7 +78,7 @@ class Place:
 class Hit:
     """A line that matches. `start` and `end` bound the first match in `text`.
 
-    Who reads chunks from `sequence` on meets the line; the text of that chunk begins in line `chunk_line`.
+    A reader of chunks from `sequence` on meets the line; the text of that chunk begins in line `chunk_line`.
     """
 
     rank: int
@@ -159,7 +159,7 @@ def search(
 
 
 def matcher_of(sought: str, *, is_pattern: bool, match_case: bool) -> Matcher:
-    """Return what finds a text or a regular expression. Raises Invalid for an expression that is none."""
+    """Return what finds a text or a regular expression. Raises Invalid for an invalid expression."""
     if not is_pattern:
         return _text_matcher(sought, match_case=match_case)
     matcher = _pattern_matcher(sought, match_case=match_case)

@@ -18,9 +18,9 @@ from scheduler.wiring.stream import log_group, on_commit, send
 
 #: An invalid byte is stored as U+FFFD, which has three, and as itself: agents count the bytes of the output.
 _BYTES_OF_A_BYTE = 4
-#: For the lines by which an agent tells that it dropped output, and for its last chunks.
+#: For the lines by which an agent reports that it dropped output, and for its last chunks.
 _SLACK_BYTES = 64 * 1024
-#: Of a batch with more than this, only the newest chunk is streamed: a page that is open sees the gap and
+#: If a batch has more than this, only the newest chunk is streamed: a page that is open sees the gap and
 #: fetches the rest. The live stream is not made for floods.
 _STREAMED_BYTES = 64 * 1024
 _COPY = f"COPY {LogChunk._meta.db_table} (attempt_id, rank, sequence, at, text, raw) FROM STDIN"

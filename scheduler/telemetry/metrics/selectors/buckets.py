@@ -1,8 +1,8 @@
 """Figures of one reading or of many, and how they are put together. Pure: no database, no clock.
 
-A *figure* is None (it was not told), a number (one reading), or [count, sum, least, most] of several
-readings. A *group* is a list of figures, one for each measure, in the order of the tuples below; a measure
-that is new is added at the end, and old groups are just shorter. A *table* is groups by some key.
+A *figure* is None (not reported), a number (one reading), or [count, sum, least, most] of several readings. A
+*group* is a list of figures, one for each measure, in the order of the tuples below; a measure that is new is
+added at the end, and old groups are just shorter. A *table* is groups by some key.
 
 However readings are put together, by minutes and then by quarters or at once, the result is the same:
 readings have at most three decimals, large ones none, and rounding a sum takes away nothing but noise.
@@ -42,7 +42,7 @@ _MOST = 2.0**50
 
 
 def figure_of(value: float | None) -> float | None:
-    """Return a reading as it is kept: rounded, and None when it is no such number as a machine may tell."""
+    """Return a reading as it is kept: rounded, and None when no machine can have such a figure."""
     if value is None or not math.isfinite(value) or not 0 <= value <= _MOST:
         return None
     return round(value, _DECIMALS if value < _LARGE else None)
@@ -86,7 +86,7 @@ def count_mean_least_most(figure: Figure) -> tuple[int, float, float, float] | N
 
 
 def values_of(groups: Iterable[Group], place: int) -> list[float]:
-    """Return one measure of readings, of those that tell it."""
+    """Return one measure of readings, from those that have it."""
     return [
         figure for group in groups if place < len(group) and isinstance(figure := group[place], int | float)
     ]

@@ -17,7 +17,7 @@ from scheduler.wiring.clock import database_now
 
 
 def newest_readings(nodes: Iterable[int], now: datetime) -> dict[int, Row]:
-    """Return the newest reading of each node that still tells anything, by the node's id."""
+    """Return the newest reading of each node that still reports any, by the node's id."""
     fresh = NodeMetrics.objects.filter(
         node__in=list(nodes), seconds=Resolution.READING, at__gte=now - GAP, at__lte=now + GAP
     )
@@ -77,7 +77,7 @@ def _row(part: AttemptPart, readings: dict[int, Row]) -> Row | None:
 
 
 def _idle_seconds(attempt: Attempt, utilisation: Sequence[float], now: datetime) -> float | None:
-    # Of a busy one nothing more has to be read.
+    # A busy attempt needs no further reading.
     if utilisation and max(utilisation) >= IDLE_BELOW_PERCENT:
         return 0.0
     return idle_gpu_seconds(attempt, now=now)

@@ -1,4 +1,6 @@
-"""Rows of metrics as they are needed: of a node or of an attempt's part, at the resolution that is there."""
+"""Rows of metrics as they are needed: for a node or for an attempt's part, at the resolution that
+is there.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Row:
         return self.at if self.seconds == Resolution.READING else self.at + timedelta(seconds=self.seconds)
 
 
-#: Of a table of metrics, in the order of a row.
+#: Columns of a table of metrics, in the order of a row.
 COLUMNS = tuple(field.name for field in fields(Row))
 
 

@@ -1,4 +1,6 @@
-"""Figures over time as charts need them: so many points, each with its mean, its lowest and its highest."""
+"""Figures over time as charts need them: a number of points, each with its mean, its lowest and
+its highest.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ from scheduler.telemetry.metrics.selectors.reading import Row, finest_kept, node
 from scheduler.wiring.representation import OTHERS
 from tenants.selectors import Viewer
 
-#: Of an attempt on so many nodes that it has more rows, the other nodes are left out.
+#: The most rows that are read for an attempt; beyond that, its other nodes are left out.
 ROWS_MOST = 50_000
-#: More GPUs or ranks are not told of at once.
+#: The most GPUs or ranks in one answer.
 GROUPS_MOST = 64
 POINTS_MOST = 60_000
 POINTS_PER_SERIES = 360
@@ -76,7 +78,7 @@ def node_series(node: Node, span: Span, *, by: NodeView) -> dict[str, Any]:
 def job_series(
     attempts: Iterable[Attempt], span: Span, *, by: JobView, rank: int | None = None
 ) -> dict[str, Any]:
-    """Return what the attempts used: together, or by GPU, or by rank; of one rank only if asked so."""
+    """Return what the attempts used: together, or by GPU, or by rank; if asked, only for one rank."""
     parts = [
         part
         for part in AttemptPart.objects.filter(attempt__in=attempts)

@@ -45,7 +45,7 @@ class Import:
     layout: str
     changes: list[Change]
     unchanged: int
-    #: Of the file, which no node ever reported.
+    #: Models in the file that no node ever reported.
     unknown_models: list[str]
     renamed: dict[str, str]
 

@@ -14,7 +14,7 @@ from scheduler.wiring.representation import iso
 
 
 def interference_fit() -> None:
-    """Fit rules on the pairs that are on record; too few of them are none."""
+    """Fit rules on the pairs that are on record; too few of them give no rules."""
     pairs = read_estimator().pairs
     sides = [((pair.first, pair.second), speeds) for pair, speeds in pairs.items()]
     predictor = fitted(measured_of(sides, _profiles()))

@@ -5,13 +5,13 @@
   its end the rest counts if it is at least `LEAST_SECONDS`.
 - A window that was shared with the same jobs throughout, three of them at most, is recorded beside these
   partners, relative to the throughput alone, which must be known. One that was shared in part, or with more,
-  says nothing.
-- A job with parts of GPUs is measured by what it may use of each: alone while nobody else is on its GPUs, and
-  beside partners that have parts of just these. What it does beside others in a GPU of which it may use
-  all counts only where these may, too: by this policies know whole GPUs. It has to tell samples.
-- A job that tells steps and no samples has no throughput. Beside a partner its steps are measured all the
+  is not recorded.
+- A job with parts of GPUs is measured by what it may use of each: alone while no other job is on its GPUs,
+  and beside partners that have parts of just these. What it does beside others in a GPU of which it may use
+  all counts only where these may, too, since policies use this for whole GPUs. It has to report samples.
+- A job that reports steps and no samples has no throughput. Beside a partner its steps are measured all the
   same: relative to its own alone on that GPU model, as `pace` timed them for at least `LEAST_ALONE_SECONDS`.
-- A rate that is 0, negative, not finite, absurd, or a million times off what is on record says nothing.
+- A rate that is 0, negative, not finite, absurd, or a million times off what is on record is not recorded.
 """
 
 import logging
@@ -42,7 +42,8 @@ from scheduler.wiring.clock import database_now
 
 LEAST_SECONDS = 10.0
 LEAST_ALONE_SECONDS = 60.0
-#: Of a tenant: the one measured longest ago makes room. Jobs that are all named differently make as many.
+#: The most settings of a tenant: the one measured longest ago makes room. Jobs that are all named differently
+#: make as many.
 MOST_SETTINGS_PER_TENANT = 1_000
 #: What is no longer measured.
 KEPT = timedelta(days=90)
@@ -85,7 +86,9 @@ def prune_measurements() -> None:
 
 
 def fewest_nodes(replicas: list[int], node_gpus: int) -> int:
-    """Return on how many nodes of so many GPUs replicas of these sizes fit: first fit, the largest first."""
+    """Return the number of nodes with `node_gpus` GPUs on which replicas of these sizes fit: first fit, the
+    largest first.
+    """
     room: list[int] = []
     for size in sorted(replicas, reverse=True):
         place = next((place for place, left in enumerate(room) if left >= size), None)
@@ -97,7 +100,9 @@ def fewest_nodes(replicas: list[int], node_gpus: int) -> int:
 
 
 def _begin(attempt: Attempt, *, tells_samples: bool) -> ProgressPoint | None:
-    """Return the line with which the present window began, of those that tell samples or that do not."""
+    """Return the line with which the present window began, among those that report samples or those that do
+    not.
+    """
     points = ProgressPoint.objects.filter(attempt=attempt, samples__isnull=not tells_samples)
     points = points.order_by("sequence")
     if attempt.measured_at is not None:
@@ -116,7 +121,7 @@ def _steps_alone(attempt: Attempt) -> float | None:
         return None
     pace, model = Pace(**attempt.job.pace), attempt.allocation.gpu_model
     gpus = attempt.allocation.gpu_count
-    # What it did elsewhere as well can not be told apart.
+    # What it did elsewhere as well can not be separated.
     if pace.is_void or set(pace.timed) != {model} or gpus != attempt.job.gpus:
         return None
     seconds = pace.timed[model] / gpus
@@ -148,7 +153,7 @@ def others_on_gpus(attempt: Attempt, since: datetime) -> QuerySet[Attempt]:
 
 
 def has_gpus_alone(attempt: Attempt) -> bool:
-    """Whether it may use all of its GPUs, and nobody else ever had them beside it."""
+    """Whether it may use all of its GPUs, and no other job ever had them beside it."""
     since = attempt.allocation.held_at or attempt.allocation.created_at
     return gpu_limit(attempt.job) == WHOLE_GPU and not others_on_gpus(attempt, since).exists()
 
@@ -156,7 +161,7 @@ def has_gpus_alone(attempt: Attempt) -> bool:
 def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
     """Return with which jobs it has shared all its GPUs since then; None: with one for a part of it.
 
-    Nor does it tell how fast they are together when they took turns, or had parts of other GPUs besides.
+    Nor does it show how fast they are together when they took turns, or had parts of other GPUs besides.
     """
     if attempt.allocation.slice_seconds is not None:
         return None
@@ -191,7 +196,7 @@ def _record(
     if partners:
         if alone is None:
             declared = job.needs.throughput.get(setting.gpu_model)
-            # Of a part it would be what was meant of a whole GPU, or not.
+            # For a part, it is unclear whether the declared figure was meant for a whole GPU.
             is_declared = setting.gpus == job.gpus and setting.gpu_limit == WHOLE_GPU
             known = read_estimator().at(job_class, setting, declared if is_declared else None)
             alone = known.value if known else 0.0

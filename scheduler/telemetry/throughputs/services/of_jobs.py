@@ -63,7 +63,7 @@ def job_throughputs(job: Job) -> dict[str, Any]:
 
 
 def _profile(job: Job) -> dict[str, Any] | None:
-    """Return what rounds know of the job's profile: figure by figure its own, its user's or anyone's."""
+    """Return what rounds know of the job's profile: figure by figure its own, its user's or any user's."""
     own = stored_profile(JobProfile.objects.filter(job=job).values_list("profile", flat=True).first() or {})
     alike = ClassProfile.objects.filter(tenant=job.tenant_id, application=job.job_class.application)
     latest = alike.order_by("-updated_at", "-id").values_list("profile", flat=True)

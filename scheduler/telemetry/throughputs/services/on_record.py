@@ -44,7 +44,7 @@ ORDER BY s.at DESC, s.id DESC LIMIT %s
 
 
 class _CachedEstimator(NamedTuple):
-    #: Of the averages, of which settings there are, of corrections, and of tenants.
+    #: The marks of the averages, of which settings there are, of corrections, and of tenants.
     marks: tuple[str, ...]
     measured: Sequence[tuple[Any, ...]]
     corrected: Sequence[tuple[Any, ...]]
@@ -59,7 +59,7 @@ _cached = _CachedEstimator(("", "", "", ""), (), (), ThroughputEstimator({}), -m
 def read_estimator(cursor: Any = None) -> ThroughputEstimator:
     """Return what is on record; the same object as last time where nothing has changed.
 
-    `cursor`: of the transaction in whose state it is to be read.
+    `cursor`: that of the transaction in whose state it is to be read.
     """
     if cursor is None:
         with connection.cursor() as fresh:

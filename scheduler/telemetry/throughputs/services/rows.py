@@ -118,7 +118,9 @@ class Throughputs:
         return row.gpu_limit == WHOLE_GPU and self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
 
     def cells(self, rows: Iterable[Row]) -> dict[Row, list[Cell]]:
-        """Return the cells of some rows: of each model of the cluster, then of others that are known."""
+        """Return the cells of some rows: first for each model of the cluster, then for others
+        that are known.
+        """
         rows = list(rows)
         measured = _by_place(SpeedMeasurement, self.tenants, rows)
         corrected = _by_place(SpeedCorrection, self.tenants, rows)
@@ -179,7 +181,7 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
 def throughput_correct(
     *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
 ) -> None:
-    """Say what a throughput is; raise Invalid where it can not be that."""
+    """Set a throughput; raise Invalid where it can not be that."""
     by.require(tenant, Role.ADMIN)
     check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
     place = {"application": application, **setting._asdict()}
@@ -250,7 +252,7 @@ def too_many(tenant: Tenant) -> QuotaExceeded:
 
 @transaction.atomic
 def price_set(*, by: Viewer, gpu_model: str, price_per_hour: float) -> None:
-    """Say what a GPU of a model costs for an hour."""
+    """Set what a GPU of a model costs for an hour."""
     by.require_operator()
     row = GpuModel.objects.select_for_update().filter(name=gpu_model).first()
     if row is None:

@@ -1,4 +1,4 @@
-"""GPUs that several jobs may have at once: who has which part, how that is held, and what it costs each.
+"""GPUs that several jobs may have at once: which part each has, how that is held, and what it costs each.
 
 By parts of their own (`core.model.gpu_parts`), or with one grant of all of it that a policy gave to several
 jobs, which run on it together or in turns.
@@ -25,7 +25,7 @@ from tenants.selectors import Viewer
 
 
 def gpus_shared() -> QuerySet[Gpu]:
-    """Return the GPUs of which somebody has a part, or that several jobs have together."""
+    """Return the GPUs of which jobs have parts, or that several jobs have together."""
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
     live = Attempt.objects.filter(state__in=ATTEMPT_LIVE).order_by().values("allocation")
     crowded = live.annotate(attempts=Count("id")).filter(attempts__gt=1).values("allocation")
@@ -36,7 +36,7 @@ def gpus_shared() -> QuerySet[Gpu]:
 
 
 def shared_gpus(viewer: Viewer, ids: Collection[int]) -> list[dict[str, Any]]:
-    """Return these GPUs, JSON-ready. Of jobs that the viewer may not see is told what they have, no more."""
+    """Return these GPUs, JSON-ready. Only what they have is shown of jobs that the viewer may not see."""
     gpus = Gpu.objects.select_related("node__gpu_model").in_bulk(ids)
     holds = AllocatedGpu.objects.filter(gpu__in=gpus, phase=HoldPhase.HELD).order_by("allocation")
     attempts: dict[int, list[Attempt]] = defaultdict(list)
@@ -117,8 +117,8 @@ def _way(hold: AllocatedGpu, attempt: Attempt) -> str:
 def _slowdown(attempt: Attempt, group: Collection[Attempt], estimator: ThroughputEstimator) -> float | None:
     """Return how many times as long as alone on whole GPUs it takes, as far as that was measured.
 
-    Of several that a policy put together that is on record; of one with parts its throughput of the last
-    minute is compared with what is on record of its job class alone.
+    For several that a policy put together, it is what is on record. For one with parts, its throughput of the
+    last minute is compared with what is on record of its job class alone.
     """
     job_class, allocation = attempt.job.job_class, attempt.allocation
     setting = Setting(allocation.gpu_model, allocation.gpu_count)

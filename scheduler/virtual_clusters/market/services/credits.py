@@ -1,7 +1,7 @@
 """Credits: granted by operators, paid for loans; they move from one account to another and no other way.
 
-A due allowance is paid once for the period that runs, however long nobody looked: those of periods that
-passed meanwhile are not made up for. Periods lie at fixed distances from the first, and the database takes
+A due allowance is paid once for the period that runs, however long no process paid: those of periods that
+passed meanwhile are not made up for. Periods lie at fixed distances from the first, and the database accepts
 one payment for each, so that a clock that jumps to and fro pays none twice.
 """
 
@@ -113,7 +113,7 @@ def credits_grant(*, by: Viewer, virtual_cluster: VirtualCluster, millicredits: 
 def allowance_set(
     *, by: Viewer, virtual_cluster: VirtualCluster, millicredits: int, every_seconds: int
 ) -> None:
-    """Grant so much anew each period. The first is due at once, a changed one when it would have been."""
+    """Grant this much in each period. The first is due at once, a changed one when it would have been."""
     by.require_operator()
     account, now = account_of(virtual_cluster), database_now()
     before = Allowance.objects.select_for_update().filter(account=account).first()

@@ -1,9 +1,9 @@
-"""Loans between virtual clusters: an offer is taken and paid for in one transaction; and what happens in
-the market by the clock alone: offers expire, loans begin and end, allowances are paid.
+"""Loans between virtual clusters: an offer is taken and paid for in one transaction; and what happens in the
+market by the clock alone: offers expire, loans begin and end, allowances are paid.
 
-What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back;
-when an operator ends a loan the rest is refunded, as far as the lender still has it. What is guaranteed
-to whom follows from the clock whether or not `market_settle` ran; there it is written down and told.
+What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back; when
+an operator ends a loan the rest is refunded, as far as the lender still has it. Guarantees follow from the
+clock whether or not `market_settle` ran; it records and reports them.
 """
 
 from django.db import transaction
@@ -34,7 +34,7 @@ from tenants.selectors import Viewer
 @repeated_on_deadlock
 @transaction.atomic
 def offer_take(*, by: Viewer, offer_id: int, virtual_cluster: VirtualCluster) -> Loan:
-    """Borrow what is offered for a virtual cluster, and pay for it; of two takers one is refused."""
+    """Borrow what is offered for a virtual cluster, and pay for it; if two try to take it, one is refused."""
     require_owner(by, virtual_cluster)
     lock_guarantees()
     return loan_write(offer_id=offer_id, borrower=virtual_cluster, actor=by.actor)
@@ -43,7 +43,7 @@ def offer_take(*, by: Viewer, offer_id: int, virtual_cluster: VirtualCluster) ->
 def loan_write(
     *, offer_id: int, borrower: VirtualCluster, actor: str, round_number: int | None = None
 ) -> Loan:
-    """Do the same under `lock_guarantees` for whoever may: a person, or a rule in a round."""
+    """Do the same under `lock_guarantees`, for a person who may or for a rule in a round."""
     offer, now = open_offer(offer_id), database_now()
     if offer.lender_id == borrower.id:
         problem = FieldError("virtual_cluster", f"{borrower.name} offers this itself", "another one")

@@ -54,7 +54,7 @@ def offer_write(
     rule: MarketRule | None = None,
     round_number: int | None = None,
 ) -> Offer:
-    """Do the same under `lock_guarantees` for whoever may: a person, or a rule in a round."""
+    """Do the same under `lock_guarantees`, for a person who may or for a rule in a round."""
     now = database_now()
     gpus = check_offer(lender, terms, now)
     offer = Offer.objects.create(
@@ -77,7 +77,7 @@ def offer_write(
 @repeated_on_deadlock
 @transaction.atomic
 def offer_withdraw(*, by: Viewer, offer: Offer) -> Offer:
-    """Take an offer back that nobody has taken."""
+    """Withdraw an offer that was not taken."""
     require_owner(by, offer.lender)
     lock_guarantees()
     row = open_offer(offer.id)
@@ -104,7 +104,7 @@ def open_offer(offer_id: int) -> Offer:
 def offer_close(
     offer: Offer, state: OfferState, *, at: datetime, actor: str, round_number: int | None = None
 ) -> None:
-    """Let a locked open offer be what it stays; that it was taken is told with its loan."""
+    """Close a locked open offer with its final state; the record of its loan reports that it was taken."""
     offer.state, offer.closed_at, offer.closed_by = state, at, actor
     Offer.objects.filter(id=offer.id).update(
         state=state, closed_at=at, closed_by=actor, version=F("version") + 1

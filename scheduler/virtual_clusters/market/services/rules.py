@@ -28,7 +28,9 @@ from tenants.selectors import Viewer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lending:
-    """Offer what has been idle for so long, for so long, at so much at least (millicredits)."""
+    """Offer what has been idle for `idle_seconds`, for `lend_seconds`, at this price at least
+    (millicredits).
+    """
 
     lot: core.Lot
     idle_seconds: float
@@ -38,7 +40,9 @@ class Lending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Borrowing:
-    """Take what is offered when a job has waited for so long, at so much at most (millicredits)."""
+    """Take what is offered when a job has waited for `waiting_seconds`, at this price at most
+    (millicredits).
+    """
 
     gpu_models: tuple[str, ...] = ()
     most_gpus: int
@@ -74,7 +78,7 @@ def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, terms: Lending | B
 @repeated_on_deadlock
 @transaction.atomic
 def rule_remove(*, by: Viewer, rule_id: int) -> None:
-    """End a rule, and withdraw the offers that it made and that nobody took; its loans go on."""
+    """End a rule, and withdraw the offers that it made and that were not taken; its loans go on."""
     lock_guarantees()
     rows = MarketRule.objects.select_for_update(no_key=True, of=("self",)).select_related("virtual_cluster")
     row = rows.filter(id=rule_id, removed_at=None).first()

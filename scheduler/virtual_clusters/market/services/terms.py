@@ -33,7 +33,7 @@ MOST_RULES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What somebody offers."""
+    """What a lender offers."""
 
     lot: core.Lot
     ends_at: datetime
@@ -106,7 +106,7 @@ def open_offers(now: datetime) -> QuerySet[Offer]:
 
 
 def refused(found: Iterable[Problem], error: type[ApplicationError] = Invalid) -> ApplicationError:
-    """Return the error that tells of these problems."""
+    """Return the error that states these problems."""
     listed = tuple(found)
     return error(summary_of(listed), field_errors(listed))
 

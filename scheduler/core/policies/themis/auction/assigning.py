@@ -1,10 +1,11 @@
-"""Who gets which row: the largest product of worths, no piece given twice (Themis, section 5.1).
+"""Which bidder gets which row: the largest product of worths, no piece given twice (Themis, section 5.1).
 
-Exactly by branch and bound, where the prices of the relaxation say what is not worth looking at: a choice
-loses what it gains less, beside its price, than the bidder's best; an assignment that loses more in all than
-lies between the bound and the best one known is not better than that. Where there is too much to look at, a
-solver of integer programs does it with cuts of its own; beyond `SEARCHED_BIDDERS`, whole rows near the
-relaxation's parts, of which few are no whole rows. The bound says how much better another one could be.
+The exact method is branch and bound, where the prices of the relaxation exclude choices. A choice loses the
+difference between its gain, beside its price, and that of the bidder's best. An assignment that loses more in
+all than lies between the bound and the best one known is not better than that one. Where there is too much to
+search, a solver of integer programs does it with cuts of its own. Beyond `SEARCHED_BIDDERS`, whole rows near
+the relaxation's parts are taken, few of which are not whole. The bound limits how much better another
+assignment could be.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Assignment:
     """An assignment of whole rows."""
 
     chosen: ChosenRows
-    #: Sum of the logarithms of what everyone's row is worth compared with nothing.
+    #: Sum of the logarithms of what each bidder's row is worth compared with nothing.
     value: float
     #: No assignment has more.
     bound: float
@@ -39,14 +40,14 @@ class Assignment:
 
     @property
     def exact(self) -> bool:
-        """Tell whether none is better."""
+        """Return whether none is better."""
         return self.bound <= self.value + EQUAL
 
 
 def assign(tables: Tables, most_choices: int) -> Assignment:
-    """Return an assignment, the best one where that is found within so many choices looked at.
+    """Return an assignment, the best one where the search finds it within `most_choices` choices.
 
-    Of several that are best, the one that serves the first bidders best.
+    Among several that are best, the one that serves the first bidders best.
     """
     free = _if_all_get_their_best(tables)
     if free is not None:
@@ -70,7 +71,7 @@ def assign(tables: Tables, most_choices: int) -> Assignment:
 
 
 def is_possible(tables: Tables, chosen: ChosenRows) -> bool:
-    """Tell whether there is enough for everyone's entry."""
+    """Return whether there is enough for the entry of each bidder."""
     left = dict(tables.supply)
     for table, place in zip(tables.tables, chosen, strict=True):
         if place is not None:
@@ -79,7 +80,7 @@ def is_possible(tables: Tables, chosen: ChosenRows) -> bool:
 
 
 def value_of(tables: Tables, chosen: ChosenRows) -> float:
-    """Return the sum of what everyone gains."""
+    """Return the sum of what all bidders gain."""
     return sum(
         [table[place].gain for table, place in zip(tables.tables, chosen, strict=True) if place is not None]
     )
@@ -113,7 +114,7 @@ class _Search:
         self._chosen: list[int | None] = []
         self.best: ChosenRows | None = None
         self._look(0.0, 0.0)
-        #: Whether all was looked at that could be better.
+        #: Whether all that could be better was searched.
         self.complete = self._choices > 0
 
     def _look(self, value: float, lost: float) -> None:
@@ -151,9 +152,9 @@ def _losses(table: Sequence[Entry], prices: Mapping[Good, float]) -> list[float]
 
 
 def _whole(tables: Tables, relaxed: Relaxation) -> ChosenRows:
-    """Return whole rows: those that the relaxation gives whole, then whoever gains most for its price.
+    """Return whole rows: those that the relaxation gives whole, then those that gain most for their price.
 
-    At last everyone moves up to the best row for which there is enough.
+    At last each bidder moves up to the best row for which there is enough.
     """
     left = dict(tables.supply)
     chosen: list[int | None] = [None] * len(tables.tables)

@@ -1,17 +1,18 @@
-"""The auction: who wins which row, and which part of it is withheld as payment (Themis, section 5.1).
+"""The auction: which bidder wins which row, and which part of it is withheld as payment (Themis, section
+5.1).
 
 The rows are those with the largest product of worths. A winner keeps the part c of what it won, where c is
 the product of what the others' rows are worth to them, divided by the same when they share everything without
-it: the more it takes from others, the less it keeps, and saying something else than the truth gains nothing
-(R. Cole, V. Gkatzelis and G. Goel, "Mechanism Design for Fair Division", EC 2013).
+it: the more it takes from others, the less it keeps, and a false bid gains nothing (R. Cole, V. Gkatzelis and
+G. Goel, "Mechanism Design for Fair Division", EC 2013).
 
-Exactly, the auction is held again without each winner. That is done for up to `EXACT_BIDDERS` who bid for
-anything, where the search for the best assignment comes to its end. Beyond, c is taken from the prices p of
-the relaxation: exp(-(p . bundle)). What the others could do with the bundle is to the first order its price,
-and never more, because what they reach is a concave function of what there is for them, whose slope p is. So,
-but for rows being whole, c is too small rather than too large, by an error of the second order in the part
-that one bundle is of all goods: exact in the limit of many small bidders, which is where it is used. Nobody
-pays more than it gains.
+The exact payment holds the auction again without each winner. That is done for up to `EXACT_BIDDERS` that bid
+for anything, where the search for the best assignment comes to its end. Beyond, c is taken from the prices p
+of the relaxation: exp(-(p . bundle)). What the others could do with the bundle is to the first order its
+price, and never more, because what they reach is a concave function of what there is for them, whose slope p
+is. So, but for rows being whole, c is too small rather than too large, by an error of the second order in the
+part that one bundle is of all goods: exact in the limit of many small bidders, which is where it is used. No
+bidder pays more than it gains.
 
 What does not hold exactly: without withholding, equal bidders of goods that can be divided at will would not
 envy one another; whole rows, worths that begin above 0, and the part withheld break that by about a row.
@@ -27,9 +28,9 @@ from scheduler.core.policies.themis.auction.assigning import Assignment, assign,
 from scheduler.core.policies.themis.auction.prices import cost
 from scheduler.core.policies.themis.auction.table import Bid, Good, Tables, tables_of
 
-#: Up to so many who bid for anything, assignment and payments are exact.
+#: Up to this many that bid for anything, assignment and payments are exact.
 EXACT_BIDDERS = 16
-#: No more choices are looked at for the best assignment; and for each of those without a winner.
+#: The most choices that are searched for the best assignment; and for each of those without a winner.
 MOST_CHOICES, MOST_CHOICES_WITHOUT = 100_000, 20_000
 
 
@@ -48,7 +49,7 @@ class Result:
 
     #: In the order of the bidders.
     wins: tuple[Win, ...]
-    #: Logarithm of the product of all worths, compared with everyone getting nothing.
+    #: Logarithm of the product of all worths, compared with all bidders getting nothing.
     value: float
     #: By how much it could be higher at most; 0: no assignment is better.
     gap: float

@@ -1,4 +1,4 @@
-"""Bids: what bundles of goods are worth to whom.
+"""Bids: what bundles of goods are worth to each bidder.
 
 A good is anything with a number of pieces on offer: GPUs of a model, places for eight of them on one machine.
 A bid is a table of rows, each saying what a bundle is worth; a bidder gets one row of its table or nothing.
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """So many pieces of these goods are worth `worth`, on any scale of the bidder's own."""
+    """A number of pieces of these goods that are worth `worth`, on any scale of the bidder's own."""
 
     worth: float
     takes: Mapping[Good, int]
@@ -62,8 +62,8 @@ class Tables:
 def tables_of(bids: Sequence[Bid], supply: Mapping[Good, int]) -> Tables:
     """Return the bids with those rows that can win anything.
 
-    A row is left out that asks for more than there is, is worth nothing or is no number, or is worth no more
-    than getting nothing. Raises ValueError for a worth of nothing, or a number of pieces, that can not be.
+    A row is left out that asks for more than there is, is worth nothing or NaN, or is worth no more than
+    getting nothing. Raises ValueError for a worth of nothing, or a number of pieces, that can not be.
     """
     if any(pieces < 0 for pieces in supply.values()):
         raise ValueError("a supply is below 0")
