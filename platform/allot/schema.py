@@ -1497,7 +1497,7 @@ SeverityEnum: TypeAlias = Literal['info', 'warning', 'error']
 
 
 class Sharing(TypedDict):
-    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing."""
 
     affinity: NotRequired[str | None]
     anti_affinity: NotRequired[str | None]
@@ -1508,7 +1508,7 @@ SharingEnum: TypeAlias = Literal['never', 'measured', 'free']
 
 
 class SharingRequest(TypedDict):
-    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing."""
 
     affinity: NotRequired[str | None]
     anti_affinity: NotRequired[str | None]
@@ -2404,7 +2404,7 @@ class GpuModels(TypedDict):
 
 
 class GpuSharer(TypedDict):
-    """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
+    """A job that has a shared GPU; the fields that identify it are null for a viewer who may not see it."""
 
     id: int | None
     name: str | None

@@ -13,7 +13,8 @@ export interface paths {
         };
         /**
          * Who changed, read or was refused what, from where
-         * @description Who changed, read or was refused what, from where. For operators; of a tenant for its admins.
+         * @description Who changed, read or was refused what, from where. For operators, and for the admins of a tenant the
+         *     entries of that tenant.
          */
         get: operations["audit_list"];
         put?: never;
@@ -33,7 +34,7 @@ export interface paths {
         };
         /**
          * Export all entries that match
-         * @description Export all entries that match; whoever goes on behind the last id that he got misses none.
+         * @description Export all entries that match; a reader who goes on behind the last id that he got misses none.
          */
         get: operations["audit_export_get"];
         put?: never;
@@ -99,8 +100,8 @@ export interface paths {
          */
         get: operations["cells_get"];
         /**
-         * Divide the cluster anew
-         * @description Divide the cluster anew; jobs whose cells are gone run on as opportunistic ones. For operators.
+         * Divide the cluster again
+         * @description Divide the cluster again; jobs whose cells are gone run on as opportunistic ones. For operators.
          */
         put: operations["cells_set"];
         post?: never;
@@ -335,7 +336,7 @@ export interface paths {
         /**
          * Simulate the jobs submitted within the last days twice
          * @description Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
-         *     number of GPUs. Changes nothing; look at the list until its state is done. For operators.
+         *     number of GPUs. Changes nothing; read the list until its state is done. For operators.
          */
         post: operations["elasticity_savings_create"];
         delete?: never;
@@ -829,7 +830,7 @@ export interface paths {
         };
         /**
          * Download the whole output of an attempt
-         * @description Download the whole output of an attempt: of one rank as text, of several as a zip.
+         * @description Download the whole output of an attempt: one rank as text, several as a zip.
          */
         get: operations["jobs_logs_download_get"];
         put?: never;
@@ -1480,8 +1481,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Grant so much anew each period, the first at once
-         * @description Grant so much anew each period, the first at once. For operators.
+         * Grant this much in each period, the first at once
+         * @description Grant this much in each period, the first at once. For operators.
          */
         put: operations["market_accounts_allowance_set"];
         post?: never;
@@ -1651,8 +1652,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take an offer back that nobody has taken
-         * @description Take an offer back that nobody has taken. For its owners, and operators.
+         * Withdraw an offer that was not taken
+         * @description Withdraw an offer that was not taken. For its owners, and operators.
          */
         post: operations["market_offers_withdraw"];
         delete?: never;
@@ -1698,7 +1699,8 @@ export interface paths {
         post?: never;
         /**
          * Remove a rule
-         * @description Remove a rule; offers that it made and nobody took are withdrawn. For owners, and operators.
+         * @description Remove a rule; offers that it made and that were not taken are withdrawn. For owners, and
+         *     operators.
          */
         delete: operations["market_rules_delete"];
         options?: never;
@@ -2049,7 +2051,7 @@ export interface paths {
         put?: never;
         /**
          * Reserve whole nodes for a tenant
-         * @description Reserve whole nodes for a tenant. 409 that says why where they can not be had. For operators.
+         * @description Reserve whole nodes for a tenant. 409 with the reason where they are not available. For operators.
          *
          *     From now on, no guaranteed job starts on its nodes that would not have ended at its start.
          */
@@ -2301,7 +2303,8 @@ export interface paths {
         };
         /**
          * The GPUs of which jobs have parts, or that several have together
-         * @description The GPUs of which jobs have parts, or that several have together: who has what, and what it costs.
+         * @description The GPUs of which jobs have parts, or that several have together: what each job has, and
+         *     what it costs.
          */
         get: operations["shared_gpus_list"];
         put?: never;
@@ -2450,10 +2453,10 @@ export interface paths {
         get: operations["tenants_invitations_list"];
         put?: never;
         /**
-         * Invite somebody into a tenant, by mail or by a link to hand over
-         * @description Invite somebody into a tenant, by mail or by a link to hand over. For its admins.
+         * Invite a person into a tenant, by mail or by a link to hand over
+         * @description Invite a person into a tenant, by mail or by a link to hand over. For its admins.
          *
-         *     The answer is the same whether there is somebody with this address or not.
+         *     The answer is the same whether there is a user with this address or not.
          */
         post: operations["tenants_invitations"];
         delete?: never;
@@ -2490,8 +2493,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who is a member of a tenant, and in which role
-         * @description Who is a member of a tenant, and in which role.
+         * The members of a tenant, and their roles
+         * @description The members of a tenant, and their roles.
          */
         get: operations["tenants_members_list"];
         put?: never;
@@ -2764,8 +2767,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say how fast jobs are expected to be beside each other, where nobody measured it
-         * @description Say how fast jobs are expected to be beside each other, where nobody measured it. For operators.
+         * Return how fast jobs are expected to be beside each other, where that was not measured
+         * @description Return how fast jobs are expected to be beside each other, where that was not measured. For
+         *     operators.
          */
         get: operations["throughputs_interference_get"];
         put?: never;
@@ -2812,7 +2816,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a token
-         * @description Revoke a token; it ends at once. Operators may revoke anybody's.
+         * @description Revoke a token; it ends at once. Operators may revoke any user's.
          *
          *     A token without the scope manage revokes itself alone.
          */
@@ -2967,7 +2971,7 @@ export interface paths {
          * Deactivate a user
          * @description Deactivate a user: sign-ins and tokens end at once. For operators.
          *
-         *     Running jobs go on and waiting jobs are held until somebody releases them, unless all are cancelled.
+         *     Running jobs go on and waiting jobs are held until a person releases them, unless all are cancelled.
          */
         post: operations["users_deactivate"];
         delete?: never;
@@ -3036,15 +3040,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last
-         * @description The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last. It is
-         *     compared anew every ten minutes. Of others' jobs, names and reasons are left out.
+         * The guaranteed jobs of a virtual cluster here and in its private cluster, as last compared
+         * @description The guaranteed jobs of a virtual cluster here and in its private cluster, as last compared. The
+         *     comparison is repeated every ten minutes. Names and reasons of others' jobs are left out.
          */
         get: operations["virtual_clusters_anomalies_get"];
         put?: never;
         /**
-         * Compare anew, over so many hours
-         * @description Compare anew, over so many hours. For members of the virtual cluster's tenants, and operators.
+         * Compare again, over this many hours
+         * @description Compare again, over this many hours. For members of the virtual cluster's tenants, and
+         *     operators.
          */
         post: operations["virtual_clusters_anomalies"];
         delete?: never;
@@ -3101,8 +3106,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Minutes of tenants in a virtual cluster, the oldest first
-         * @description Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see.
+         * Minutes of the tenants in a virtual cluster that the reader may see, the oldest first
+         * @description Minutes of the tenants in a virtual cluster that the reader may see, the oldest first.
          */
         get: operations["virtual_clusters_fairness_history_list"];
         put?: never;
@@ -4857,7 +4862,7 @@ export interface components {
         GpuModels: {
             results: components["schemas"]["GpuModel"][];
         };
-        /** @description A job that has a shared GPU; what says which job it is, is null for who may not see it. */
+        /** @description A job that has a shared GPU; the fields that identify it are null for a viewer who may not see it. */
         GpuSharer: {
             id: number | null;
             name: string | null;
@@ -5459,7 +5464,7 @@ export interface components {
             /** @description Those that leave either to the platform and state a curve, or are measured. */
             tasks: components["schemas"]["TaskSensitivity"][];
         };
-        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
+        /** @description What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSpec: {
             /** @description Name of the job. */
             name: string;
@@ -5550,7 +5555,7 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
+        /** @description What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSpecRequest: {
             /**
              * Name
@@ -5767,7 +5772,7 @@ export interface components {
          * @enum {string}
          */
         JobState: "queued" | "running" | "succeeded" | "failed" | "cancelled";
-        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
+        /** @description What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSubmitRequest: {
             /** @description Needed by members of several tenants. */
             tenant?: string;
@@ -7276,7 +7281,7 @@ export interface components {
              */
             idle_gpus_then?: components["schemas"]["WatchedThen"];
         };
-        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
+        /** @description What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         PatchedJobChangeRequest: {
             /**
              * Name
@@ -8312,7 +8317,7 @@ export interface components {
             in_use: number;
             jobs: components["schemas"]["GpuSharer"][];
         };
-        /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
+        /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
         Sharing: {
             /** @description It joins GPUs on which a job of the same affinity is; the first opens one. */
             affinity?: string | null;
@@ -8328,7 +8333,7 @@ export interface components {
          * @enum {string}
          */
         SharingEnum: "never" | "measured" | "free";
-        /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
+        /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
         SharingRequest: {
             /**
              * Share a GPU only with

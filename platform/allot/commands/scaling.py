@@ -65,8 +65,8 @@ def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
 def sensitivity(job_id: JobId, output: OutputOption = Format.table) -> None:
     """Show how fast a job's replicas are by their CPUs and memory, where it leaves these to the platform.
 
-    SPEED is relative, as the job states it or as the platform measured it; the slower of CPUs and memory decides. The proportional share is
-    the part of the node that its GPUs are.
+    SPEED is relative, as the job states it or as the platform measured it; the slower of CPUs and memory
+    decides. The proportional share is the part of the node that its GPUs are.
     """
     with connect() as client:
         found = client.throughputs.sensitivity_of_job(job_id)

@@ -74,7 +74,7 @@ class CpuTrials:
         return round(between, 3) if is_knee or gain > GAIN else None
 
     def after(self, lines: Sequence[Line], has: float) -> CpuTrials:
-        """Return the trials after more lines, ascending, of a replica that has so many CPUs now."""
+        """Return the trials after more lines, ascending, by a replica that `has` that number of CPUs now."""
         if not lines:
             return self
         newest = lines[-1][0]
@@ -85,11 +85,11 @@ class CpuTrials:
         if not counted or newest - counted[0][0] < WINDOW_SECONDS:
             return known
         rate = max(counted[-1][1] - counted[0][1], 0.0) / (newest - counted[0][0])
-        wanted = known.next
+        sought = known.next
         if rate > 0:
             rates = {amount: speed for amount, speed in known.rates if not _is_same(amount, has)}
             known = replace(known, rates=tuple(sorted({**rates, has: rate}.items())))
-        if wanted is not None and wanted > has and not _is_same(wanted, has):
+        if sought is not None and sought > has and not _is_same(sought, has):
             # The node has no more to give.
             known = replace(known, most=has)
         return replace(known, since=newest + SETTLING_SECONDS)

@@ -28,7 +28,7 @@ from tests.builders import (
 )
 
 QUARTER = 0.25
-#: They share out the whole GPUs of a view, and have nothing to divide where it has none (docs/gpu-sharing.md).
+#: They divide the whole GPUs of a view, of which there may be none (docs/gpu-sharing.md).
 DIVIDE_WHOLE_GPUS = {"gandiva_fair", "gavel", "themis"}
 
 
