@@ -1214,8 +1214,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same jobs as CSV, the oldest first
-         * @description The same jobs as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         * The same jobs as CSV or Parquet, the oldest first
+         * @description The same jobs as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
+         *     says.
          */
         get: operations["jobs_export_get"];
         put?: never;
@@ -1383,8 +1384,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same lines as CSV, the oldest first
-         * @description The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         * The same lines as CSV or Parquet, the oldest first
+         * @description The same lines as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
+         *     says.
          */
         get: operations["ledger_export_get"];
         put?: never;
@@ -1735,8 +1737,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as CSV, the oldest first
-         * @description The same as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         * The same as CSV or Parquet, the oldest first
+         * @description The same as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file says.
          */
         get: operations["market_transfers_export_get"];
         put?: never;
@@ -2894,8 +2896,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as a CSV file, without the total
-         * @description The same as a CSV file, without the total.
+         * The same as a CSV or Parquet file, without the total
+         * @description The same as a CSV or Parquet file, without the total.
          */
         get: operations["usage_export_get"];
         put?: never;
@@ -16170,6 +16172,13 @@ export interface operations {
                 failure?: string;
                 /** @description One row for each array: the first task under the other filters. */
                 fold?: boolean;
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
                 /** @description Asks for this model, or is on it now. */
                 gpu_model?: string;
                 /**
@@ -16222,6 +16231,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17029,7 +17039,15 @@ export interface operations {
     };
     ledger_export_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -17042,6 +17060,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -19132,6 +19151,13 @@ export interface operations {
     market_transfers_export_get: {
         parameters: {
             query?: {
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
                 virtual_cluster?: string;
             };
             header?: never;
@@ -19146,6 +19172,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -26830,6 +26857,13 @@ export interface operations {
             query?: {
                 /** @description One or more groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
                 by?: string;
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
                 gpu_model?: string;
                 /** @description Left out: the first of this month, by UTC. */
                 since?: string;
@@ -26852,6 +26886,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
