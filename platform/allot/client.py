@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from allot.administration import Administration
 from allot.archives import Archives, Artefacts
 from allot.credentials import find_account
+from allot.exports import Exports
 from allot.feed import Events
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of, secrets_path, with_tenant
@@ -375,19 +376,11 @@ class Client:
         virtual_cluster, gpu_model."""
         return cast("schema.UsageReport", self._read("/usage", question))
 
-    def export_usage(self, **question: str | None) -> str:
-        """The same rows as the text of a CSV file."""
-        return cast(str, self._read("/usage/export", question))
-
     # The ledger and fairness
 
     def ledger(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Line]:
         """The ledger, the newest line first. Filters are those of GET /ledger."""
         return cast("Iterator[schema.Line]", self._pages("/ledger", filters, limit))
-
-    def export_ledger(self, **filters: str | int | None) -> str:
-        """The text of the ledger as a CSV file."""
-        return cast(str, self._read("/ledger/export", filters))
 
     def replay_line(self, line_id: int) -> schema.Replay:
         """Decide a line's round again, and compare."""
@@ -427,6 +420,10 @@ class Client:
     @property
     def events(self) -> Events:
         return Events(pages=self._pages, transport=self._transport)
+
+    @property
+    def exports(self) -> Exports:
+        return Exports(read=self._read, save=self._transport.download)
 
     @property
     def logs(self) -> Logs:

@@ -243,11 +243,6 @@ class Market:
         filters = {"virtual_cluster": virtual_cluster}
         return cast("Iterator[CreditTransfer]", self.pages("/market/transfers", filters, limit))
 
-    def export_transfers(self, virtual_cluster: str | None = None) -> str:
-        """The same as the text of a CSV file, the oldest first."""
-        filters = {"virtual_cluster": virtual_cluster}
-        return cast(str, self.read("/market/transfers/export", filters))
-
 
 def _account(virtual_cluster: str) -> str:
     return f"/market/accounts/{quote(virtual_cluster, safe='')}"

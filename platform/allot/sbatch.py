@@ -45,12 +45,15 @@ if [ -n "${{ALLOT_ARRAY:-}}" ]; then
   export SLURM_ARRAY_JOB_ID="$ALLOT_ARRAY" SLURM_ARRAY_TASK_ID="$ALLOT_ARRAY_INDEX"
   export SLURM_ARRAY_TASK_COUNT="$ALLOT_ARRAY_SIZE"
 fi
+export SLURM_SUBMIT_DIR="$PWD" SLURM_TASKS_PER_NODE={per_node} SLURMD_NODENAME="${{ALLOT_NODE:-}}"
 export SLURM_NODELIST="${{MASTER_ADDR:-$ALLOT_NODE}}" SLURM_JOB_NODELIST="${{MASTER_ADDR:-$ALLOT_NODE}}"
 srun() {{
   while [ $# -gt 0 ]; do
     case "$1" in
       --) shift; break ;;
-      -[nNcGpAtJowexCDqm]|--ntasks|--nodes|--cpus-per-task|--gpus|--output|--error|--ntasks-per-node|--mpi)
+      -[nNcGpAtJowexCDqm]|--ntasks|--nodes|--cpus-per-task|--gpus|--output|--error|--ntasks-per-node|--mpi|\
+      --gres|--gpus-per-task|--gpus-per-node|--mem|--time|--chdir|--job-name|--partition|--account|--nodelist|\
+      --container-image|--container-mounts|--container-workdir|--container-name|--export)
         shift 2 ;;
       -*) shift ;;
       *) break ;;
@@ -159,6 +162,7 @@ def translate(
         except WrongUse as error:
             raise WrongUse(f"Line {line}: {error}" if line else str(error)) from None
         made.notes.append(Note(line, f"--{option}" + (f"={value}" if value else ""), how, what))
+    _images_of_steps(script, made)
     _shape(script, made, sizes, megabytes, models)
     made.spec["tasks"][0]["command"] += arguments
     return made
@@ -247,6 +251,8 @@ def _one(
         if not spec["env"]:
             return "not possible", "left out: the variables of your shell stay here"
         return "approximated", f"variables {', '.join(spec['env'])}; those of your shell stay here"
+    if option == "container-image":
+        return _image(value, spec)
     if option in {"account", "qos"}:
         return "not possible", "choose the tenant with --tenant"
     if option in {"output", "error"}:
@@ -255,6 +261,34 @@ def _one(
         models += value.split("|")
         return "approximated", "taken as GPU models: " + ", ".join(value.split("|"))
     return "not possible", "left out"
+
+
+def _image(value: str, spec: dict[str, Any]) -> tuple[str, str]:
+    """Pyxis names images as enroot does, `docker://USER@REGISTRY#IMAGE:TAG`, or by a squashed file."""
+    name = value.removeprefix("docker://").replace("#", "/", 1)
+    if name.startswith(("/", ".", "~", "$")) or name.endswith(".sqsh") or "@" in name.partition("/")[0]:
+        return "not possible", "left out: expected an image of a registry, without a user; no file"
+    spec["image"] = name
+    return "translated", f"image: {name}"
+
+
+def _images_of_steps(script: str, made: Translation) -> None:
+    """Take the image of the script's srun for the job's, where all name the same one."""
+    joined = script.replace("\\\n", " ")
+    found = re.findall(r"^[^#\n]*\bsrun\b[^\n]*?--container-image[= ]([^\s]+)", joined, re.MULTILINE)
+    images = dict.fromkeys(image.strip("\"'") for image in found)
+    if not images or made.spec.get("image"):
+        return
+    option = "srun --container-image"
+    if len(images) > 1:
+        what = "left out: a job has one image, and these are several"
+        made.notes.append(Note(0, option, "not possible", what))
+        return
+    (image,) = images
+    how, what = _image(image, made.spec)
+    if how == "translated":
+        how, what = "approximated", f"{what}, in which all of the script runs"
+    made.notes.append(Note(0, option, how, what))
 
 
 def _dependency(value: str, spec: dict[str, Any]) -> tuple[str, str]:

@@ -5,8 +5,7 @@ from typing import Any
 
 from django.db.models import Count, Q
 from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,7 +19,7 @@ from scheduler.jobs.services import control as services
 from scheduler.jobs.services.actions import Action, Changes, jobs_act, jobs_open_to
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.jobs import jobs_visible
-from scheduler.wiring.rest import exported
+from scheduler.wiring.exports import FILE_ANSWERS, AnyFile, FileQuery, Kind, exported
 from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer, tenant_get, viewer
@@ -69,41 +68,44 @@ class JobsCounts(GenericAPIView[Job]):
         return Response(jobs.aggregate(**counts))
 
 
-#: The columns of the export. Lists and maps are written as JSON.
-EXPORTED = (
-    "id",
-    "name",
-    "tenant",
-    "virtual_cluster",
-    "submitted_by",
-    "state",
-    "guarantee",
-    "priority",
-    "gpus",
-    "gpu_models",
-    "labels",
-    "submitted_at",
-    "started_at",
-    "ended_at",
-    "attempts",
-    "preemptions",
-    "service_gpu_seconds",
-    "exit_code",
-    "message",
-)
+#: The columns of the export.
+EXPORTED = {
+    "id": Kind.INTEGER,
+    "name": Kind.TEXT,
+    "tenant": Kind.TEXT,
+    "virtual_cluster": Kind.TEXT,
+    "submitted_by": Kind.TEXT,
+    "state": Kind.TEXT,
+    "guarantee": Kind.TEXT,
+    "priority": Kind.INTEGER,
+    "gpus": Kind.INTEGER,
+    "gpu_models": Kind.PARTS,
+    "labels": Kind.PARTS,
+    "submitted_at": Kind.INSTANT,
+    "started_at": Kind.INSTANT,
+    "ended_at": Kind.INSTANT,
+    "attempts": Kind.INTEGER,
+    "preemptions": Kind.INTEGER,
+    "service_gpu_seconds": Kind.DECIMAL,
+    "exit_code": Kind.INTEGER,
+    "message": Kind.TEXT,
+}
 
 
 class JobsExport(GenericAPIView[Job]):
     is_heavy = True
     queryset = Job.objects.none()
     filterset_class = JobFilter
+    query_serializer = FileQuery
+    content_negotiation_class = AnyFile
     pagination_class = None
 
-    @extend_schema(responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)}, filters=True)
+    @extend_schema(parameters=[FileQuery], responses=FILE_ANSWERS, filters=True)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same jobs as CSV, the oldest first; of more than 100,000 the newest, as the last row says."""
+        """The same jobs as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
+        says."""
         jobs = self.filter_queryset(jobs_visible(viewer(request)))
-        return exported("jobs", jobs.only("id"), EXPORTED, _represented)
+        return exported(request, "jobs", jobs.only("id"), EXPORTED, _represented)
 
 
 def _represented(jobs: Sequence[Job]) -> Iterable[dict[str, Any]]:

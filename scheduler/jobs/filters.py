@@ -1,18 +1,18 @@
 """Filters of jobs, for a list, a count, an export or an action."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.lookups import GreaterThanOrEqual, LessThan
 from django_filters import rest_framework as filters
 
 from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import did_you_mean
 from scheduler.models.attempts import Attempt
-from scheduler.models.jobs import Job
+from scheduler.models.jobs import Job, or_never
 from scheduler.models.selectors.jobs import jobs_visible
 from scheduler.wiring.rest import CommaSeparatedChoices, CommaSeparatedIds
 from tenants.api.instants import InstantFilter
@@ -54,10 +54,12 @@ class JobFilter(filters.FilterSet):
     until = InstantFilter(field_name="submitted_at", lookup_expr="lt", help_text="Was submitted before.")
     submitted_since = InstantFilter(field_name="submitted_at", lookup_expr="gte")
     submitted_until = InstantFilter(field_name="submitted_at", lookup_expr="lt")
-    started_since = InstantFilter(field_name="started_at", lookup_expr="gte", help_text="By its first start.")
-    started_until = InstantFilter(field_name="started_at", lookup_expr="lt")
-    ended_since = InstantFilter(field_name="ended_at", lookup_expr="gte")
-    ended_until = InstantFilter(field_name="ended_at", lookup_expr="lt")
+    started_since = InstantFilter(
+        field_name="started_at", method="at_or_after", help_text="By its first start."
+    )
+    started_until = InstantFilter(field_name="started_at", method="before")
+    ended_since = InstantFilter(field_name="ended_at", method="at_or_after")
+    ended_until = InstantFilter(field_name="ended_at", method="before")
     failure = filters.CharFilter(
         method="by_failure", help_text="A class of failures, such as import_error, of one of its attempts."
     )
@@ -84,7 +86,13 @@ class JobFilter(filters.FilterSet):
         return queryset.filter(**condition)
 
     def by_since(self, queryset: QuerySet[Job], name: str, value: datetime) -> QuerySet[Job]:
-        return queryset.filter(Q(ended_at=None) | Q(ended_at__gte=value))
+        return queryset.filter(GreaterThanOrEqual(or_never("ended_at"), value))
+
+    def at_or_after(self, queryset: QuerySet[Job], name: str, value: datetime) -> QuerySet[Job]:
+        return queryset.filter(GreaterThanOrEqual(or_never(name), value), **{f"{name}__isnull": False})
+
+    def before(self, queryset: QuerySet[Job], name: str, value: datetime) -> QuerySet[Job]:
+        return queryset.filter(LessThan(or_never(name), value))
 
     def by_failure(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(id__in=Attempt.objects.filter(failure=value).values("job_id"))
@@ -101,8 +109,8 @@ class JobFilter(filters.FilterSet):
 #: Columns for sorting. Jobs that have not started, or ended, sort as if they did at the end of time.
 _SORTS: dict[str, Any] = {
     "submitted": F("id"),
-    "started": Coalesce("started_at", Value(datetime.max.replace(tzinfo=UTC))),
-    "ended": Coalesce("ended_at", Value(datetime.max.replace(tzinfo=UTC))),
+    "started": or_never("started_at"),
+    "ended": or_never("ended_at"),
     "name": F("name"),
     "gpus": F("gpus"),
     "priority": F("priority"),

@@ -85,6 +85,7 @@ class Attempt(models.Model):
         indexes = [
             models.Index(fields=["id"], condition=~Q(state="ended"), name="attempt_unended"),
             models.Index(fields=["-ended_at", "-id"], condition=Q(outcome="failed"), name="attempt_failed"),
+            models.Index(fields=["failure", "job"], condition=~Q(failure=""), name="attempt_by_failure"),
         ]
 
 

@@ -1,12 +1,14 @@
 """Jobs, why they wait, and in which order."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.functions import Coalesce
 
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.perf.throughput import JobClass, job_class_of
@@ -23,6 +25,11 @@ def choices_of(states: type[StrEnum]) -> list[tuple[str, str]]:
 
 
 _FINAL = sorted(JOB_FINAL)
+
+
+def or_never(column: str) -> Coalesce:
+    """Return an instant of a job, the end of time where there is none: as it sorts, and is indexed."""
+    return Coalesce(column, Value(datetime.max.replace(tzinfo=UTC)))
 
 
 class Job(models.Model):
@@ -108,6 +115,12 @@ class Job(models.Model):
             models.Index(fields=["tenant", "-id"], name="job_by_tenant"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
             GinIndex(fields=["labels"], name="job_labels"),
+            # The orders of lists, and their ranges of time: a page costs the same however many have ended.
+            models.Index(or_never("started_at"), "id", name="job_by_start"),
+            models.Index(or_never("ended_at"), "id", name="job_by_end"),
+            models.Index(fields=["name", "id"], name="job_by_name"),
+            models.Index(fields=["gpus", "id"], name="job_by_gpus"),
+            models.Index(fields=["priority", "id"], name="job_by_priority"),
             models.Index(fields=["archive"], condition=Q(archive__isnull=False), name="job_by_archive"),
             models.Index(fields=["array_id", "id"], condition=Q(array_id__isnull=False), name="job_by_array"),
             models.Index(fields=["serves", "id"], condition=Q(serves__isnull=False), name="job_by_served"),

@@ -12,13 +12,13 @@ from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.core.model.plan import Plan
 from scheduler.models.ledger import LedgerLine
 from scheduler.rounds.copying import copy_rows, reserve_ids
-from scheduler.virtual_clusters.ledger.selectors import FIELDS
+from scheduler.virtual_clusters.ledger.selectors import COLUMNS
 from scheduler.virtual_clusters.ledger.services import publish_lines, row_of
 
 _JSON = frozenset({"gpus", "given", "details"})
 #: The fields that the database adds to those of the policy.
 _ADDED = frozenset({"id", "at", "round_number", "view", "position", "person"})
-_SAID = tuple(name for name in FIELDS if name not in _ADDED)
+_SAID = tuple(name for name in COLUMNS if name not in _ADDED)
 
 
 def write_lines(
@@ -35,7 +35,7 @@ def write_lines(
         row_of(line, view=view, at=at, id=number, round_number=plan.round_number, position=position)
         for number, (view, position, line) in zip(reserve_ids(LedgerLine, len(lines)), lines, strict=True)
     ]
-    copy_rows(LedgerLine, FIELDS, ([_cell(row, name) for name in FIELDS] for row in rows))
+    copy_rows(LedgerLine, tuple(COLUMNS), ([_cell(row, name) for name in COLUMNS] for row in rows))
     publish_lines(rows, owners)
 
 

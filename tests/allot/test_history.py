@@ -113,7 +113,7 @@ def test_json_is_the_whole_object_and_pages_are_followed(allot: Allot, api: Fake
         (["--format", "id,stat"], "there is no column 'stat'. Did you mean state?"),
         (["--format", ","], "--format names no column"),
         (["--since", "soon"], "--since: 'soon' is no time"),
-        (["--csv", "--json"], "Give one of --csv, --json and -o."),
+        (["--csv", "--json"], "Give one of --csv, --parquet, --json and -o."),
     ],
 )
 def test_wrong_use_is_told_by_the_option(allot: Allot, flags: list[str], says: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import arro3.io
 import msgspec
 import pytest
 
@@ -74,6 +76,50 @@ def test_the_ledger_is_listed_filtered_exported_and_decided_again(allot: Allot) 
     assert allot("ledger", "--replay", offer.split()[0]).exit_code == 1
     assert allot("ledger", "--replay", "999999").exit_code == 3
     assert allot("ledger", "--follow", "--csv").exit_code == 2
+
+
+def test_the_ledger_and_usage_and_jobs_are_written_as_parquet(allot: Allot, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.parquet"
+    done = allot("ledger", "--kind", "offer", "--parquet", str(file))
+    assert (done.exit_code, done.stderr) == (0, f"Wrote {file}.\n")
+    table = arro3.io.read_parquet(file).read_all()
+    assert table.column("kind").to_pylist() == ["offer"]
+    assert table.column("price").to_pylist() == [1.5]
+    for command in (["usage", "--by", "tenant,day"], ["hist", "--since", "7d"], ["market", "transfers"]):
+        file = tmp_path / f"{command[0]}.parquet"
+        assert allot(*command, "--parquet", str(file)).exit_code == 0, command
+        names = [field.name for field in arro3.io.read_parquet(file).read_all().schema]
+        (heading, *_) = allot(*command, "--csv").stdout.splitlines()
+        if command[0] != "hist":  # Its CSV has the columns of the table.
+            assert heading.split(",") == names
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["ledger", "--csv"], "Give one of --csv and --parquet."),
+        (["ledger", "--follow"], "--follow prints a table."),
+        (["market", "transfers", "--csv"], "Give one of --csv and --parquet."),
+        (["usage", "--csv"], "Give one of --csv, --parquet, --json and -o."),
+        (["hist", "--json"], "Give one of --csv, --parquet, --json and -o."),
+        (["hist", "--rows", "3"], "--parquet has all columns of all jobs"),
+        (["hist", "--format", "id"], "--parquet has all columns of all jobs"),
+    ],
+)
+def test_a_parquet_file_is_asked_for_with_nothing_else(
+    allot: Allot, tmp_path: Path, command: list[str], says: str
+) -> None:
+    done = allot(*command, "--parquet", str(tmp_path / "file"))
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_can_not_be_written_is_named(allot: Allot, tmp_path: Path) -> None:
+    done = allot("usage", "--parquet", str(tmp_path / "nowhere" / "usage.parquet"))
+    assert done.exit_code == 2
+    assert "Cannot write" in done.stderr
 
 
 def test_lines_that_came_meanwhile_are_the_newer_ones_in_order() -> None:

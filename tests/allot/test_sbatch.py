@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,14 @@ def test_a_script_of_each_kind_becomes_replicas_and_resources(kind: str) -> None
         ),
         ("-a 0-15:4%2", "translated", {"array": {"indices": "0-15:4%2"}}),
         ("--kill-on-invalid-dep=no", "translated", {"on_unmet": "wait"}),
+        (
+            r"--container-image=docker://nvcr.io\#nvidia/cuda:12",
+            "translated",
+            {"image": "nvcr.io/nvidia/cuda:12"},
+        ),
+        ("--container-image=ubuntu", "translated", {"image": "ubuntu"}),
+        ("--container-image=/images/torch.sqsh", "not possible", {}),
+        (r"--container-image=me@nvcr.io\#nvidia/cuda:12", "not possible", {}),
     ],
 )
 def test_each_line_says_what_became_of_it(option: str, how: str, fields: dict[str, Any]) -> None:
@@ -130,6 +139,29 @@ def test_times_and_bad_input() -> None:
     with pytest.raises(WrongUse, match="python"):
         translate("#!/usr/bin/env python\n#SBATCH -G 1\n", "job")
     assert options_of("#!/bin/bash\n#SBATCH -N2\n") == [(2, "nodes", "2")]
+
+
+def test_the_image_of_steps_is_that_of_the_job_where_all_have_one() -> None:
+    head = "#!/bin/bash\n#SBATCH -G 1\n"
+    one = "# srun --container-image=old a\nsrun -l \\\n  --container-image 'nvcr.io#nvidia/cuda:12' a\n"
+    made = translate(head + one + "srun --container-image=nvcr.io#nvidia/cuda:12 b\n", "job")
+    assert made.spec["image"] == "nvcr.io/nvidia/cuda:12"
+    (note,) = [note for note in made.notes if note.option == "srun --container-image"]
+    assert (note.how, "all of the script" in note.what) == ("approximated", True)
+    parse(made.spec)
+    several = translate(head + "srun --container-image=a x\nsrun --container-image=b x\n", "job")
+    assert "image" not in several.spec
+    assert [note.how for note in several.notes if note.option.startswith("srun ")] == ["not possible"]
+    given = translate(head + "#SBATCH --container-image=c\nsrun --container-image=a x\n", "job")
+    assert given.spec["image"] == "c"
+
+
+def test_a_script_finds_the_folder_and_srun_runs_the_command_alone(tmp_path: Path) -> None:
+    body = 'cd $SLURM_SUBMIT_DIR\nsrun --container-image nvcr.io#cuda --gres gpu:1 -l --mem=0 echo "$PWD"\n'
+    command = translate("#!/bin/bash\n#SBATCH -G 1\n" + body, "job").spec["tasks"][0]["command"]
+    environment = {"ALLOT_JOB": "7", "ALLOT_NODE": "n", "PATH": "/usr/bin:/bin", "HOME": "/"}
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{tmp_path}\n"
 
 
 def test_the_script_finds_its_variables_and_srun() -> None:

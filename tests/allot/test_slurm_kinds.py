@@ -81,8 +81,10 @@ KINDS = {
         spec={"time_limit": 28_800},
     ),
     "pyxis": Kind(
-        script="#SBATCH --gpus=1\n#SBATCH --container-image=registry.example/pytorch:2\npython train.py",
-        left_out=("--container-image=registry.example/pytorch:2",),
+        script="#SBATCH --gpus=1\n#SBATCH --container-image=nvcr.io\\#nvidia\\/pytorch:24.10-py3\n"
+        "#SBATCH --container-mounts=/data:/data\npython train.py",
+        spec={"image": "nvcr.io/nvidia/pytorch:24.10-py3"},
+        left_out=("--container-mounts=/data:/data",),
     ),
 }
 

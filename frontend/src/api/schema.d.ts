@@ -1215,8 +1215,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same jobs as CSV, the oldest first
-         * @description The same jobs as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         * The same jobs as CSV or Parquet, the oldest first
+         * @description The same jobs as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
+         *     says.
          */
         get: operations["jobs_export_get"];
         put?: never;
@@ -1384,8 +1385,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same lines as CSV, the oldest first
-         * @description The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         * The same lines as CSV or Parquet, the oldest first
+         * @description The same lines as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
+         *     says.
          */
         get: operations["ledger_export_get"];
         put?: never;
@@ -1737,8 +1739,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as CSV, the oldest first
-         * @description The same as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         * The same as CSV or Parquet, the oldest first
+         * @description The same as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file says.
          */
         get: operations["market_transfers_export_get"];
         put?: never;
@@ -2898,8 +2900,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as a CSV file, without the total
-         * @description The same as a CSV file, without the total.
+         * The same as a CSV or Parquet file, without the total
+         * @description The same as a CSV or Parquet file, without the total.
          */
         get: operations["usage_export_get"];
         put?: never;
@@ -16198,6 +16200,13 @@ export interface operations {
                 failure?: string;
                 /** @description One row for each array: the first task under the other filters. */
                 fold?: boolean;
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
                 /** @description Asks for this model, or is on it now. */
                 gpu_model?: string;
                 /**
@@ -16250,6 +16259,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17057,7 +17067,15 @@ export interface operations {
     };
     ledger_export_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -17070,6 +17088,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -19160,6 +19179,13 @@ export interface operations {
     market_transfers_export_get: {
         parameters: {
             query?: {
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
                 virtual_cluster?: string;
             };
             header?: never;
@@ -19174,6 +19200,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -26858,6 +26885,13 @@ export interface operations {
             query?: {
                 /** @description One or more groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
                 by?: string;
+                /**
+                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 *
+                 *     * `csv` - csv
+                 *     * `parquet` - parquet
+                 */
+                format?: "csv" | "parquet";
                 gpu_model?: string;
                 /** @description Left out: the first of this month, by UTC. */
                 since?: string;
@@ -26880,6 +26914,7 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                    "application/vnd.apache.parquet": string;
                 };
             };
             /** @description Malformed, or wrong fields. */

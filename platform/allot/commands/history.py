@@ -12,7 +12,7 @@ import typer
 
 from allot.columns import COLUMNS, chosen, row
 from allot.commands.jobs import State
-from allot.commands.options import JsonOption, OutputOption, connect
+from allot.commands.options import JsonOption, OutputOption, ParquetOption, connect
 from allot.errors import WrongUse
 from allot.output import Format, local_time, plural, print_objects, print_table, say
 from allot.specfiles import words
@@ -20,6 +20,7 @@ from allot.times import past
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     from allot.schema import UsageReport, UsageRow, UsageTotal
 
@@ -81,28 +82,34 @@ def hist(
     everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    parquet: ParquetOption = None,
     output: OutputOption = Format.table,
 ) -> None:
     """List jobs that run or ran in a time, the newest first: `allot hist --since 7d --state failed`."""
-    output = _one_output(output, as_json, as_csv)
+    output = _one_output(output, as_json, as_csv, parquet)
     shown = chosen(columns)
+    if parquet and (columns != DEFAULT_COLUMNS or rows != DEFAULT_ROWS):
+        raise WrongUse("--parquet has all columns of all jobs: leave out --format and --rows.")
     with connect() as client:
-        found = client.jobs(
-            limit=None if everything else rows + 1,
-            since=_written(past(since, "--since")),
-            until=_written(past(until, "--until")) if until else None,
-            ended_since=_written(past(ended_since, "--ended-since")) if ended_since else None,
-            ended_until=_written(past(ended_until, "--ended-until")) if ended_until else None,
-            state=",".join(state or _SEEN_RUNNING),
-            submitted_by=client.me()["user"]["username"] if mine else user,
-            tenant=tenant,
-            virtual_cluster=vc,
-            q=name,
-            gpu_model=model,
-            label=label,
-            failure=failure,
-            array=array,
-        )
+        filters: dict[str, str | int | None] = {
+            "since": _written(past(since, "--since")),
+            "until": _written(past(until, "--until")) if until else None,
+            "ended_since": _written(past(ended_since, "--ended-since")) if ended_since else None,
+            "ended_until": _written(past(ended_until, "--ended-until")) if ended_until else None,
+            "state": ",".join(state or _SEEN_RUNNING),
+            "submitted_by": client.me()["user"]["username"] if mine else user,
+            "tenant": tenant,
+            "virtual_cluster": vc,
+            "q": name,
+            "gpu_model": model,
+            "label": label,
+            "failure": failure,
+            "array": array,
+        }
+        if parquet:
+            say(f"Wrote {client.exports.parquet('jobs', parquet, **filters)}.")
+            return
+        found = client.jobs(limit=None if everything else rows + 1, **filters)
         if as_csv:
             # Line by line, so that however many there are need no memory.
             _print_csv(
@@ -151,13 +158,14 @@ def usage(
     model: Annotated[str | None, typer.Option(help="Only on this GPU model.")] = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    parquet: ParquetOption = None,
     output: OutputOption = Format.table,
 ) -> None:
     """Show who used how many GPU-hours: `allot usage --by user,model --since 30d`.
 
     Members see their tenants' use, admins of a tenant also by user, operators that of all tenants.
     """
-    output = _one_output(output, as_json, as_csv)
+    output = _one_output(output, as_json, as_csv, parquet)
     groupings = words(by)
     unknown = [name for name in groupings if name not in GROUPINGS]
     if unknown or not groupings:
@@ -174,8 +182,11 @@ def usage(
             "virtual_cluster": vc,
             "gpu_model": model,
         }
+        if parquet:
+            say(f"Wrote {client.exports.parquet('usage', parquet, **question)}.")
+            return
         if as_csv:
-            sys.stdout.write(client.export_usage(**question))
+            sys.stdout.write(client.exports.csv("usage", **question))
             return
         found = client.usage(**question)
     if output is not Format.table:
@@ -211,9 +222,9 @@ def _against(line: UsageRow) -> list[str]:
     return [f"{entitled:,.2f}", f"{line['guaranteed_gpu_hours'] / entitled:.0%}"]
 
 
-def _one_output(output: Format, as_json: bool, as_csv: bool) -> Format:
-    if as_csv and (as_json or output is not Format.table):
-        raise WrongUse("Give one of --csv, --json and -o.")
+def _one_output(output: Format, as_json: bool, as_csv: bool, parquet: Path | None) -> Format:
+    if as_csv + bool(parquet) + (as_json or output is not Format.table) > 1:
+        raise WrongUse("Give one of --csv, --parquet, --json and -o.")
     return Format.json if as_json else output
 
 

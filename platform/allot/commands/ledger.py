@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allot.commands.options import OutputOption, connect
+from allot.commands.options import OutputOption, ParquetOption, connect
 from allot.errors import WrongUse
 from allot.output import Format, local_time, print_line, print_objects, print_table, say
 
@@ -34,6 +34,7 @@ def ledger(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Lines at most.", min=1)] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print all of them as CSV, the oldest first.")] = False,
+    parquet: ParquetOption = None,
     replay: Annotated[
         int | None,
         typer.Option("--replay", metavar="LINE", help="Decide this line's round again, and compare."),
@@ -45,13 +46,17 @@ def ledger(
     You see what concerns your tenants; other tenants are not named.
     """
     filters: dict[str, Any] = {"kind": kind, "view": vc, "party": tenant, "job": job, "round": round_number}
-    if follow and (csv or output is not Format.table):
+    if csv and parquet:
+        raise WrongUse("Give one of --csv and --parquet.")
+    if follow and (csv or parquet or output is not Format.table):
         raise WrongUse("--follow prints a table.")
     with connect(patient=follow) as client:
         if replay is not None:
             _replay(client, replay, output)
+        elif parquet:
+            say(f"Wrote {client.exports.parquet('ledger', parquet, **filters)}.")
         elif csv:
-            sys.stdout.write(client.export_ledger(**filters))
+            sys.stdout.write(client.exports.csv("ledger", **filters))
         else:
             lines = list(client.ledger(limit=limit, **filters))[::-1]
             _print(lines, output)

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allot.commands.options import OutputOption, connect
+from allot.commands.options import OutputOption, ParquetOption, connect
 from allot.describe import lot_words
 from allot.errors import WrongUse
-from allot.output import Format, duration, local_time, plural, print_line, print_objects, print_table, since
+from allot.output import (
+    Format,
+    duration,
+    local_time,
+    plural,
+    print_line,
+    print_objects,
+    print_table,
+    say,
+    since,
+)
 from allot.times import instant, span_seconds
 
 if TYPE_CHECKING:
@@ -372,12 +382,19 @@ def transfers(
     vc: VcOption = None,
     limit: LimitOption = 50,
     csv: Annotated[bool, typer.Option("--csv", help="All of them as a CSV file, the oldest first.")] = False,
+    parquet: ParquetOption = None,
     output: OutputOption = Format.table,
 ) -> None:
     """List what moved between accounts, the newest first."""
+    if csv and parquet:
+        raise WrongUse("Give one of --csv and --parquet.")
     with connect() as client:
+        if parquet:
+            written = client.exports.parquet("market/transfers", parquet, virtual_cluster=vc)
+            say(f"Wrote {written}.")
+            return
         if csv:
-            print_line(client.market.export_transfers(vc).rstrip("\n"))
+            print_line(client.exports.csv("market/transfers", virtual_cluster=vc).rstrip("\n"))
             return
         found = list(client.market.transfers(virtual_cluster=vc, limit=limit))
     if output is not Format.table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -25,6 +26,10 @@ OutputOption = Annotated[
     Format, typer.Option("--output", "-o", help="How to print: a table, or whole objects.", show_default=True)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
+ParquetOption = Annotated[
+    Path | None,
+    typer.Option("--parquet", metavar="FILE", help="Write all of them to a Parquet file, the oldest first."),
+]
 PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input, if it is needed.")
 ]

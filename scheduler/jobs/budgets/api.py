@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.jobs.budgets.figures import FIGURES, shown, shown_row
+from scheduler.jobs.budgets.figures import columns, shown, shown_row
 from scheduler.jobs.budgets.schemas import (
     Held,
     LimitsOfUser,
+    UsageFileQuery,
     UsageQuery,
     UsageReport,
     UserQuotaInput,
@@ -34,7 +34,8 @@ from scheduler.jobs.budgets.selectors import (
 from scheduler.jobs.budgets.services import Owner, budget_remove, budget_set, budget_state, user_quota_set
 from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.rest import checked, csv_file
+from scheduler.wiring.exports import FILE_ANSWERS, AnyFile, file_of, format_of
+from scheduler.wiring.rest import checked
 from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
@@ -209,8 +210,9 @@ class TenantHeld(APIView):
         return Response(held_now(tenant_get(viewer(request), name)))
 
 
-def _question(request: Request) -> UsageQuestion:
-    given, now = checked(UsageQuery, request), database_now()
+def _question(request: Request, known: type[UsageQuery] = UsageQuery) -> UsageQuestion:
+    given, now = checked(known, request), database_now()
+    given.pop("format", None)
     by = [name.strip() for name in given.pop("by").split(",")]
     unknown = [name for name in by if name not in GROUPINGS]
     if unknown or len(set(by)) < len(by):
@@ -248,10 +250,11 @@ class UsageOfGpus(APIView):
 
 class UsageExport(APIView):
     is_heavy = True
+    content_negotiation_class = AnyFile
 
-    @extend_schema(parameters=[UsageQuery], responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)})
+    @extend_schema(parameters=[UsageFileQuery], responses=FILE_ANSWERS)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same as a CSV file, without the total."""
-        question = _question(request)
+        """The same as a CSV or Parquet file, without the total."""
+        question = _question(request, UsageFileQuery)
         rows = [shown_row(row) for row in usage(viewer(request), question).rows]
-        return csv_file("usage", [*question.by, *FIGURES], [rows])
+        return file_of(format_of(request), "usage", columns(question.by), [rows])

@@ -1,19 +1,25 @@
 """The use of GPUs as answers, files and reports show it: the same figures, rounded alike."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.jobs.budgets.selectors import Used
+from scheduler.wiring.exports import Columns, Kind
 
 #: The columns of a row, after those that it is grouped by.
-FIGURES = (
-    "jobs",
-    "gpu_hours",
-    "guaranteed_gpu_hours",
-    "opportunistic_gpu_hours",
-    "cost",
-    "entitled_gpu_hours",
-)
+FIGURES = {
+    "jobs": Kind.INTEGER,
+    "gpu_hours": Kind.DECIMAL,
+    "guaranteed_gpu_hours": Kind.DECIMAL,
+    "opportunistic_gpu_hours": Kind.DECIMAL,
+    "cost": Kind.DECIMAL,
+    "entitled_gpu_hours": Kind.DECIMAL,
+}
+
+
+def columns(by: Iterable[str]) -> Columns:
+    """Return the columns of the files of usage that is grouped by these."""
+    return {**{name: Kind.DAY if name == "day" else Kind.TEXT for name in by}, **FIGURES}
 
 
 def shown(used: Used) -> Mapping[str, Any]:

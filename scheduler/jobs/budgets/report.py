@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from scheduler.jobs.budgets.figures import FIGURES, shown, shown_row
+from scheduler.jobs.budgets.figures import columns, shown, shown_row
 from scheduler.jobs.budgets.selectors import UsageQuestion, usage
-from scheduler.wiring.rest import csv_text
+from scheduler.wiring.exports import csv_text
 from tenants.models import Tenant
 from tenants.selectors import Viewer
 
@@ -36,7 +36,7 @@ def report(by: Viewer, tenant: Tenant | None, since: datetime, until: datetime) 
         "The same on the command line:",
         f"allot usage {flags} --since {since:%Y-%m-%dT%H:%MZ} --until {until:%Y-%m-%dT%H:%MZ}",
     ]
-    return "\n".join(lines) + "\n", csv_text([grouping, *FIGURES], rows)
+    return "\n".join(lines) + "\n", csv_text(columns([grouping]), rows)
 
 
 _IN_TEXT = ("jobs", "gpu_hours", "guaranteed_gpu_hours", "cost")

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from scheduler.jobs.budgets.selectors import GROUPINGS
 from scheduler.models.budgets import UserBudget, UserQuota
+from scheduler.wiring.exports import FileQuery
 from tenants.api.strict import StrictSerializer
 from tenants.api.tenants import MOST_CPUS, MOST_MEMORY_BYTES
 from tenants.models import Membership
@@ -81,6 +82,10 @@ class UsageQuery(serializers.Serializer[Mapping[str, object]]):
     )
     virtual_cluster = serializers.CharField(default="")
     gpu_model = serializers.CharField(default="")
+
+
+class UsageFileQuery(UsageQuery, FileQuery):
+    """What usage is asked for, and as what file."""
 
 
 class UsageTotal(serializers.Serializer[Mapping[str, object]]):

@@ -8,8 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
@@ -18,8 +17,14 @@ from rest_framework.views import APIView
 
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.selectors.jobs import job_visible
-from scheduler.virtual_clusters.ledger.selectors import FIELDS, Sight, line_get, lines_of_party, lines_visible
-from scheduler.wiring.rest import exported
+from scheduler.virtual_clusters.ledger.selectors import (
+    COLUMNS,
+    Sight,
+    line_get,
+    lines_of_party,
+    lines_visible,
+)
+from scheduler.wiring.exports import FILE_ANSWERS, AnyFile, FileQuery, exported
 from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer
 
@@ -103,11 +108,14 @@ class LedgerExport(GenericAPIView[LedgerLine]):
     is_heavy = True
     queryset = LedgerLine.objects.none()
     filterset_class = LedgerFilter
+    query_serializer = FileQuery
+    content_negotiation_class = AnyFile
     pagination_class = None
 
-    @extend_schema(responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)})
+    @extend_schema(parameters=[FileQuery], responses=FILE_ANSWERS)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says."""
+        """The same lines as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
+        says."""
         by = viewer(request)
         lines = self.filter_queryset(lines_visible(by))
-        return exported("ledger", lines, FIELDS, Sight.of(by).lines)
+        return exported(request, "ledger", lines, COLUMNS, Sight.of(by).lines)

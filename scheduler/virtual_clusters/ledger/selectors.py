@@ -13,6 +13,7 @@ from scheduler.core.model.loan_terms import MARKET
 from scheduler.models.jobs import Job
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.selectors.jobs import SPARE_VIEW
+from scheduler.wiring.exports import Kind
 from scheduler.wiring.representation import iso
 from tenants.errors import NotFound
 from tenants.models import Tenant, VirtualClusterMember
@@ -127,15 +128,31 @@ class Sight:
         return seen
 
 
-#: Fields of a line as the API shows them, in this order; the columns of its CSV file too.
-FIELDS = (
-    "id", "at", "round_number", "view", "position", "kind", "party", "counterparty", "jobs", "gpus", "given",
-    "price", "seconds", "rho_before", "rho_after", "message", "details", "person",
-)  # fmt: skip
+#: Fields of a line as the API shows them, in this order, and what they hold; the columns of its files too.
+COLUMNS = {
+    "id": Kind.INTEGER,
+    "at": Kind.INSTANT,
+    "round_number": Kind.INTEGER,
+    "view": Kind.TEXT,
+    "position": Kind.INTEGER,
+    "kind": Kind.TEXT,
+    "party": Kind.TEXT,
+    "counterparty": Kind.TEXT,
+    "jobs": Kind.PARTS,
+    "gpus": Kind.PARTS,
+    "given": Kind.PARTS,
+    "price": Kind.NUMBER,
+    "seconds": Kind.NUMBER,
+    "rho_before": Kind.NUMBER,
+    "rho_after": Kind.NUMBER,
+    "message": Kind.TEXT,
+    "details": Kind.PARTS,
+    "person": Kind.TEXT,
+}
 
 
 def represented(row: LedgerLine) -> dict[str, Any]:
     """Return a line as the API shows it; prices of the market in credits."""
-    shown = {name: getattr(row, name) for name in FIELDS}
+    shown = {name: getattr(row, name) for name in COLUMNS}
     price = row.price / 1_000 if row.price is not None and row.view == MARKET else row.price
     return {**shown, "at": iso(row.at), "price": price}

@@ -4,8 +4,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,7 +21,8 @@ from scheduler.virtual_clusters.market.services.offers import RequireUnused, off
 from scheduler.virtual_clusters.market.services.rules import Borrowing, Lending, rule_make, rule_remove
 from scheduler.virtual_clusters.market.services.terms import Terms
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.rest import checked, exported
+from scheduler.wiring.exports import FILE_ANSWERS, AnyFile, exported
+from scheduler.wiring.rest import checked
 from tenants.api.answers import created
 from tenants.errors import NotFound
 from tenants.models import Scope, VirtualCluster
@@ -286,18 +286,20 @@ class CreditTransfers(ListAPIView[CreditTransfer]):
 class CreditTransferExport(GenericAPIView[CreditTransfer]):
     is_heavy = True
     queryset = CreditTransfer.objects.none()
+    content_negotiation_class = AnyFile
     pagination_class = None
 
-    @extend_schema(
-        parameters=[schemas.MarketQuery], responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)}
-    )
+    @extend_schema(parameters=[schemas.TransfersFileQuery], responses=FILE_ANSWERS)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same as CSV, the oldest first; of more than 100,000 the newest, as the last row says."""
-        return exported("transfers", _transfers(request), schemas.TRANSFER_FIELDS, representations.transfers)
+        """The same as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file says."""
+        transfers = _transfers(request, schemas.TransfersFileQuery)
+        return exported(request, "transfers", transfers, schemas.TRANSFER_COLUMNS, representations.transfers)
 
 
-def _transfers(request: Request) -> QuerySet[CreditTransfer]:
-    query, by = checked(schemas.MarketQuery, request), viewer(request)
+def _transfers(
+    request: Request, known: type[schemas.MarketQuery] = schemas.MarketQuery
+) -> QuerySet[CreditTransfer]:
+    query, by = checked(known, request), viewer(request)
     rows = CreditTransfer.objects.select_related("debit__virtual_cluster", "credit__virtual_cluster")
     if not by.is_operator:
         seen = virtual_clusters_of(by).values("id")

@@ -14,6 +14,7 @@ from scheduler.virtual_clusters.market.representations import LOAN_STATES
 from scheduler.virtual_clusters.market.services.credits import MOST_MILLICREDITS
 from scheduler.virtual_clusters.market.services.terms import LONGEST, MOST_PRICE
 from scheduler.virtual_clusters.schemas import Lot
+from scheduler.wiring.exports import FileQuery, Kind
 from tenants.api.strict import StrictSerializer
 from tenants.models import VirtualCluster
 
@@ -182,6 +183,10 @@ class MarketQuery(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField(required=False, max_length=63)
 
 
+class TransfersFileQuery(MarketQuery, FileQuery):
+    """Which transfers, and as what file."""
+
+
 # -- what is answered --------------------------------------------------------------------------------
 
 
@@ -280,6 +285,15 @@ class CreditTransfer(serializers.Serializer[models.CreditTransfer]):
         return {**super().get_fields(), "from": serializers.CharField(help_text='As "to".')}
 
 
-TRANSFER_FIELDS = (
-    "id", "at", "kind", "from", "to", "credits", "loan", "reason", "by", "round_number",
-)  # fmt: skip
+TRANSFER_COLUMNS = {
+    "id": Kind.INTEGER,
+    "at": Kind.INSTANT,
+    "kind": Kind.TEXT,
+    "from": Kind.TEXT,
+    "to": Kind.TEXT,
+    "credits": Kind.DECIMAL,
+    "loan": Kind.INTEGER,
+    "reason": Kind.TEXT,
+    "by": Kind.TEXT,
+    "round_number": Kind.INTEGER,
+}

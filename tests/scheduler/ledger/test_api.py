@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.virtual_clusters.ledger.services import ledger_write
-from scheduler.wiring import rest
+from scheduler.wiring import exports
 from scheduler.wiring.clock import database_now
 from tests.api.caller import caller, is_error
 from tests.scheduler.builders import make_job, make_member, make_tenant, make_vc
@@ -106,14 +106,14 @@ def exported(by, query: str = "") -> list[list[str]]:
 def test_the_file_has_the_same_lines_and_no_formulas(
     world: World, lines: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "_AT_ONCE", 2)
+    monkeypatch.setattr(exports, "_AT_ONCE", 2)
     heading, *rows = exported(world.member)
     assert [int(row[0]) for row in rows] == sorted(seen(world.member))
     everyone = dict(zip(heading, rows[1], strict=True))
     assert (everyone["message"], everyone["price"], everyone["gpus"]) == ("'=2 GPUs", "", "{}")
     assert "speech" not in rows[0][heading.index("message")]
     assert len(exported(world.operator, "?kind=trade")) == 3
-    monkeypatch.setattr(rest, "MOST_EXPORTED", 2)
+    monkeypatch.setattr(exports, "MOST_EXPORTED", 2)
     _, *rows, note = exported(world.operator)
     assert [int(row[0]) for row in rows] == [lines["spare"], lines["market"]]
     assert "newest 2" in note[0]

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { Download } from "lucide-react";
 import { useState, type ReactNode } from "react";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
 import { failureClassesQuery } from "@/api/settings-queries";
+import { FileLinks } from "@/components/file-links";
 import { Filter, TypedSearch } from "@/components/filter";
 import { failureClass, words } from "@/components/format";
 import { filtersOf, isFiltered, JOB_STATES, type JobSearch, PERIODS, statesOf } from "@/components/job-search";
@@ -11,7 +11,7 @@ import { mayActFor, useSession } from "@/components/session";
 import { actionFilter, ActOnJobs } from "@/features/jobs/job-actions";
 import { LABEL } from "@/features/jobs/job-groups";
 import styles from "@/features/jobs/jobs-page.module.css";
-import { Button, buttonClass } from "@/ui/button";
+import { Button } from "@/ui/button";
 import { Select } from "@/ui/field";
 
 interface FilterBarProps {
@@ -77,13 +77,10 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
           <ActOnJobs filter={actionFilter(filtersOf(search))}>Change all that match</ActOnJobs>
         )}
         {children}
-        <a
-          className={buttonClass("quiet")}
-          href={`/api/v1/jobs/export?${new URLSearchParams(actionFilter(filtersOf(search))).toString()}`}
-          download
-        >
-          <Download size={15} aria-hidden /> CSV
-        </a>
+        <FileLinks
+          address={`/api/v1/jobs/export?${new URLSearchParams(actionFilter(filtersOf(search))).toString()}`}
+          look="quiet"
+        />
       </div>
       {isWide && <FurtherFilters search={search} onChange={onChange} />}
     </div>

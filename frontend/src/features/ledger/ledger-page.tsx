@@ -1,17 +1,17 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { Download } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 
 import { ledgerAddress, type LedgerFilters, ledgerQuery } from "@/api/ledger-queries";
 import { tenantsQuery, virtualClustersQuery } from "@/api/queries";
 import type { Line as LedgerLine } from "@/api/schema";
+import { FileLinks } from "@/components/file-links";
 import { Filter, TypedSearch } from "@/components/filter";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { KIND_TEXT, newestFirst } from "@/components/ledger/words";
 import styles from "@/features/ledger/ledger-page.module.css";
 import { live } from "@/live/live";
-import { Button, buttonClass } from "@/ui/button";
+import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { PageLayout, Panel, Row } from "@/ui/layout";
 import { ShowMore } from "@/ui/show-more";
@@ -44,14 +44,7 @@ export function LedgerPage() {
     <PageLayout
       title="Ledger"
       lead="Bids, auctions, payments, trades and loans. Lines are only added, and each round can be decided again."
-      actions={
-        lines.length > 0 && (
-          <a className={buttonClass()} href={ledgerAddress(search)} download>
-            <Download size={15} aria-hidden />
-            CSV
-          </a>
-        )
-      }
+      actions={lines.length > 0 && <FileLinks address={ledgerAddress(search)} />}
     >
       <Row>
         <Filter label="Kind" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />

@@ -1,14 +1,13 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Download } from "lucide-react";
 import { useState } from "react";
 
 import { transfersAddress, transfersQuery } from "@/api/market-queries";
 import type { CreditTransfer } from "@/api/schema";
+import { FileLinks } from "@/components/file-links";
 import { Filter } from "@/components/filter";
 import { amount, moment } from "@/components/format";
 import styles from "@/features/market/market.module.css";
 import { TRANSFER_TEXT } from "@/features/market/words";
-import { buttonClass } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
@@ -43,12 +42,7 @@ export function TransfersPanel({ names }: { names: readonly string[] }) {
       actions={
         <>
           <Filter label="Account" value={name} options={names} onChange={setName} />
-          {transfers.length > 0 && (
-            <a className={buttonClass()} href={transfersAddress(name)} download>
-              <Download size={15} aria-hidden />
-              CSV
-            </a>
-          )}
+          {transfers.length > 0 && <FileLinks address={transfersAddress(name)} />}
         </>
       }
     >
