@@ -24,6 +24,8 @@ class User(AbstractUser):
     """A person. An operator manages the whole platform; all others act through memberships."""
 
     is_operator = models.BooleanField(default=False)
+    #: The page's tour was shown to its end, or left.
+    saw_tour = models.BooleanField(default=False, db_default=False)
 
 
 class Tenant(models.Model):

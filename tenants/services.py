@@ -263,6 +263,11 @@ def password_change(*, by: Viewer, new: str, end_tokens: bool = True) -> User:
     return user
 
 
+def tour_seen(*, by: Viewer, seen: bool) -> None:
+    """Store whether the page still offers its tour to the caller at sign-in."""
+    User.objects.filter(pk=by.user.pk).update(saw_tour=seen)
+
+
 def _in_name_of(by: Viewer | str | None) -> AbstractContextManager[object]:
     """A program names itself; for a viewer, his request names him."""
     return acting(Source(kind="system", actor=by)) if isinstance(by, str) else nullcontext()

@@ -1744,6 +1744,12 @@ class TopologyRequest(TypedDict):
     required: NotRequired[bool | None]
 
 
+class TourInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    seen: bool
+
+
 TransferKind: TypeAlias = Literal['grant', 'allowance', 'taken_back', 'payment', 'refund']
 
 
@@ -3550,6 +3556,7 @@ class JobSubmitRequest(TypedDict):
 class Me(TypedDict):
     user: MeUser
     is_operator: bool
+    saw_tour: bool
     tenants: list[MeTenant]
     csrf_token: str
 

@@ -30,6 +30,11 @@ def main() -> None:
         from scheduler.simulation.solve_command import main as solve
 
         sys.exit(solve(arguments))
+    if command == ["data"]:
+        # Likewise for files of public traces.
+        from scheduler.simulation.data_command import main as data
+
+        sys.exit(data(arguments))
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 

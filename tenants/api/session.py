@@ -21,7 +21,7 @@ from tenants.audit.source import source
 from tenants.models import Role, Scope
 from tenants.rights import tell_changed
 from tenants.selectors import Viewer, viewer, viewer_of
-from tenants.services import password_change
+from tenants.services import password_change, tour_seen
 from tenants.signin import confirm_password, remember_browser, sign_in
 
 #: An operator counts as admin of every tenant; his own page lists no more of them than this.
@@ -39,6 +39,10 @@ class PasswordChange(StrictSerializer):
     end_tokens = serializers.BooleanField(default=True, help_text="Whether one's API tokens end, too.")
 
 
+class TourInput(StrictSerializer):
+    seen = serializers.BooleanField(help_text="False: the page offers its tour again.")
+
+
 class MeUser(serializers.Serializer[Mapping[str, object]]):
     username = serializers.CharField()
     email = serializers.CharField(allow_blank=True)
@@ -52,6 +56,7 @@ class MeTenant(serializers.Serializer[Mapping[str, object]]):
 class Me(serializers.Serializer[Mapping[str, object]]):
     user = MeUser()
     is_operator = serializers.BooleanField()
+    saw_tour = serializers.BooleanField(help_text="Whether the page's tour was shown, or left.")
     tenants = MeTenant(many=True)
     csrf_token = serializers.CharField(
         allow_blank=True, help_text="For the header X-CSRFToken; empty when a token was used to sign in."
@@ -67,6 +72,7 @@ def me(request: Request, viewer: Viewer) -> dict[str, Any]:
     return {
         "user": {"username": viewer.user.username, "email": viewer.user.email},
         "is_operator": viewer.is_operator,
+        "saw_tour": viewer.user.saw_tour,
         "tenants": tenants,
         "csrf_token": get_token(request._request) if viewer.token_id is None else "",
     }
@@ -130,4 +136,16 @@ class PasswordView(APIView):
         body = given.validated_data
         user = password_change(by=by, new=body["new"], end_tokens=body["end_tokens"])
         update_session_auth_hash(request._request, user)
+        return Response(status=204)
+
+
+class TourView(APIView):
+    scope = Scope.MANAGE
+
+    @extend_schema(request=TourInput, responses={204: None})
+    def put(self, request: Request) -> Response:
+        """Say whether the caller saw the page's tour, so that no other browser offers it again."""
+        given = TourInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        tour_seen(by=viewer(request), **given.validated_data)
         return Response(status=204)

@@ -4,7 +4,7 @@ from django.urls import path
 
 from tenants.api.audit import AuditExport, AuditStatus, AuditView
 from tenants.api.secrets import OwnSecretsView, OwnSecretView, TenantSecretsView, TenantSecretView
-from tenants.api.session import PasswordView, SessionView
+from tenants.api.session import PasswordView, SessionView, TourView
 from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
 from tenants.api.tokens import TokenRotation, TokensView, TokenTermsView, TokenView
 from tenants.api.users import UsersView, UserView
@@ -12,6 +12,7 @@ from tenants.api.users import UsersView, UserView
 urlpatterns = [
     path("session", SessionView.as_view()),
     path("session/password", PasswordView.as_view()),
+    path("session/tour", TourView.as_view()),
     path("tokens", TokensView.as_view()),
     path("tokens/terms", TokenTermsView.as_view()),
     path("tokens/<str:key>", TokenView.as_view()),

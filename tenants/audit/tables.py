@@ -75,7 +75,7 @@ AUDITED: Mapping[str, AuditedTable] = {
     "tenants.User": AuditedTable(
         what="user",
         name="r.username",
-        left_out=("last_login",),
+        left_out=("last_login", "saw_tour"),
         changes={
             "password": "old.password <> new.password",
             "disable": "old.is_active AND NOT new.is_active",

@@ -20,6 +20,7 @@ GET    /api/v1/session                            401    200      200    200    
 POST   /api/v1/session                            401    401      401    401    401   401      401       401
 DELETE /api/v1/session                            401    204      204    204    204   204      204       403
 POST   /api/v1/session/password                   401    400      400    400    400   400      403       403
+PUT    /api/v1/session/tour                       401    204      204    204    204   204      403       403
 GET    /api/v1/tokens                             401    200      200    200    200   200      200       -
 POST   /api/v1/tokens                             401    201      201    201    201   201      403       403
 GET    /api/v1/tokens/terms                       401    200      200    200    200   200      200       -
@@ -291,6 +292,7 @@ _TABLE = {"tenant": "red", "content": "application,gpus,gpu_model,rate\nbert,1,V
 OWN_SCOPES = {
     ("DELETE", "/api/v1/session"): Scope.READ,
     ("POST", "/api/v1/session/password"): Scope.MANAGE,
+    ("PUT", "/api/v1/session/tour"): Scope.MANAGE,
     # Viewers may, and it changes nothing; but it is as much work as submitting.
     ("POST", "/api/v1/jobs/check"): Scope.SUBMIT,
     ("POST", "/api/v1/tokens"): Scope.MANAGE,
@@ -321,6 +323,7 @@ QUERIES = {
 BODIES = {
     ("POST", "/api/v1/session"): {"username": "nobody-at-all", "password": "wrong"},
     ("POST", "/api/v1/session/password"): {"current": "wrong", "new": "a-long-one-8231"},
+    ("PUT", "/api/v1/session/tour"): {"seen": True},
     ("POST", "/api/v1/tokens"): {"name": "laptop", "scopes": ["read"]},
     ("POST", "/api/v1/tokens/<str:key>/rotate"): {},
     ("PUT", "/api/v1/secrets/<str:name>"): {"value": "a value"},

@@ -14,6 +14,7 @@ __all__ = ["world"]
 WITHOUT_ENTRY = {
     ("POST", "/api/v1/jobs/check"): "changes nothing",
     ("POST", "/api/v1/what-if"): "is a question",
+    ("PUT", "/api/v1/session/tour"): "what the page showed its user is nothing to audit",
     ("POST", "/api/v1/virtual-clusters/<str:name>/anomalies"): "is a question",
     ("POST", "/api/v1/cells/check"): "changes nothing",
     ("POST", "/api/v1/cells/proposal"): "changes nothing",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -66,7 +67,18 @@ def garden(shared_platform: Installation) -> Garden:
     for username, role in (("vera", "admin"), ("mara", "member"), ("victor", "viewer")):
         shared_platform.call("POST", "users", {"username": username, "password": PASSWORD})
         shared_platform.call("PUT", f"tenants/vision/members/{username}", {"role": role})
-    return Garden(shared_platform)
+    garden = Garden(shared_platform)
+    for username in ("operator", "vera", "mara", "victor"):
+        has_seen_tour(garden, username)
+    return garden
+
+
+def has_seen_tour(garden: Garden, username: str, *, seen: bool = True) -> None:
+    """The tour is in no test's way, but for those of the tour itself."""
+    with httpx.Client(base_url=f"{garden.platform.url}/api/v1/", timeout=PATIENCE_SECONDS) as client:
+        given = {"username": username, "password": garden.password_of(username)}
+        client.headers["X-CSRFToken"] = client.post("session", json=given).json()["csrf_token"]
+        client.put("session/tour", json={"seen": seen}).raise_for_status()
 
 
 @pytest.fixture(autouse=True)

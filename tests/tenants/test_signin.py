@@ -49,6 +49,18 @@ def test_a_session_from_beginning_to_end():
     is_error(client.get("/api/v1/session"), 401, "not_signed_in")
 
 
+def test_that_the_tour_was_seen_is_known_in_every_browser():
+    make_user("ann", password=PASSWORD)
+    first, other = Client(), Client()
+    assert sign_in("ann", PASSWORD, first).json()["saw_tour"] is False
+    answer = first.put("/api/v1/session/tour", {"seen": True}, content_type="application/json")
+    assert answer.status_code == 204
+    assert sign_in("ann", PASSWORD, other).json()["saw_tour"] is True
+    make_user("ben", password=PASSWORD)
+    assert sign_in("ben", PASSWORD).json()["saw_tour"] is False
+    is_error(first.put("/api/v1/session/tour", {}, content_type="application/json"), 400, "invalid")
+
+
 def test_no_page_at_another_port_of_this_host_can_read_what_our_pages_send():
     """Cookies know no ports, and pages of jobs are tenants' code."""
     make_user("ann", password=PASSWORD)

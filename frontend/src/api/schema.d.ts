@@ -2296,6 +2296,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session/tour": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Say whether the caller saw the page's tour, so that no other browser offers it again
+         * @description Say whether the caller saw the page's tour, so that no other browser offers it again.
+         */
+        put: operations["session_tour_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/shared-gpus": {
         parameters: {
             query?: never;
@@ -6378,6 +6398,8 @@ export interface components {
         Me: {
             user: components["schemas"]["MeUser"];
             is_operator: boolean;
+            /** @description Whether the page's tour was shown, or left. */
+            saw_tour: boolean;
             tenants: components["schemas"]["MeTenant"][];
             /** @description For the header X-CSRFToken; empty when a token was used to sign in. */
             csrf_token: string;
@@ -8878,6 +8900,11 @@ export interface components {
              */
             required?: boolean | null;
         };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        TourInputRequest: {
+            /** @description False: the page offers its tour again. */
+            seen: boolean;
+        };
         /**
          * @description * `grant` - Grant
          *     * `allowance` - Allowance
@@ -9971,6 +9998,7 @@ export type TokenTerms = components['schemas']['TokenTerms'];
 export type TopicsEnum = components['schemas']['TopicsEnum'];
 export type Topology = components['schemas']['Topology'];
 export type TopologyRequest = components['schemas']['TopologyRequest'];
+export type TourInputRequest = components['schemas']['TourInputRequest'];
 export type TransferKind = components['schemas']['TransferKind'];
 export type Trial = components['schemas']['Trial'];
 export type TrialRequest = components['schemas']['TrialRequest'];
@@ -22993,6 +23021,109 @@ export interface operations {
                 };
             };
             /** @description Too many wrong passwords; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    session_tour_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TourInputRequest"];
+            };
+        };
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
                     [name: string]: unknown;

@@ -1,5 +1,5 @@
 import { Link, useRouterState } from "@tanstack/react-router";
-import { CircleHelp, Plus, Search } from "lucide-react";
+import { CircleHelp, Footprints, Plus, Search } from "lucide-react";
 import { useState } from "react";
 
 import { helpFor } from "@/app/help";
@@ -12,9 +12,10 @@ interface NavigationProps {
   onNavigate?: () => void;
   /** Opens the palette; the drawer of a small screen has none. */
   onSearch?: () => void;
+  onTour: () => void;
 }
 
-export function Navigation({ onNavigate, onSearch }: NavigationProps) {
+export function Navigation({ onNavigate, onSearch, onTour }: NavigationProps) {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const places = placesOf(useSession());
   const of = (group: Place["group"]) => places.filter((place) => place.group === group);
@@ -40,6 +41,17 @@ export function Navigation({ onNavigate, onSearch }: NavigationProps) {
           <CircleHelp size={16} aria-hidden />
           Help
         </a>
+        <button
+          type="button"
+          className={styles.place}
+          onClick={() => {
+            onNavigate?.();
+            onTour();
+          }}
+        >
+          <Footprints size={16} aria-hidden />
+          Tour
+        </button>
       </nav>
     </>
   );

@@ -11,6 +11,7 @@ import { IconButton } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
 const Palette = lazy(async () => ({ default: (await import("@/app/palette")).Palette }));
+const Tour = lazy(async () => ({ default: (await import("@/app/tour/tour")).Tour }));
 
 /** The frame of every page: navigation, who is signed in, whether the page is live. */
 export function Shell() {
@@ -18,6 +19,10 @@ export function Shell() {
   const main = useRef<HTMLElement>(null);
   const arrived = useRef(false);
   const [isSearching, setSearching] = useState(false);
+  // At first it is offered on the overview: a page that was asked for by its address stays in sight.
+  const isNew = !useSession().saw_tour;
+  const [tour, setTour] = useState<"offered" | "open" | "closed">(isNew ? "offered" : "closed");
+  const isTouring = tour === "open" || (tour === "offered" && path === "/");
   usePaletteKeys(() => setSearching(true));
   // A new page starts at its top, and keyboard and screen reader users start in it.
   useEffect(() => {
@@ -32,14 +37,14 @@ export function Shell() {
       </a>
       <aside className={styles.side}>
         <Brand />
-        <Navigation onSearch={() => setSearching(true)} />
+        <Navigation onSearch={() => setSearching(true)} onTour={() => setTour("open")} />
         <Who />
       </aside>
       <header className={styles.top}>
         <Brand />
         <div className={styles.topEnd}>
           <ConnectionMark />
-          <Drawer />
+          <Drawer onTour={() => setTour("open")} />
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} className={styles.main}>
@@ -50,11 +55,16 @@ export function Shell() {
           <Palette onClose={() => setSearching(false)} />
         </Suspense>
       )}
+      {isTouring && (
+        <Suspense fallback={null}>
+          <Tour onClose={() => setTour("closed")} />
+        </Suspense>
+      )}
     </div>
   );
 }
 
-function Drawer() {
+function Drawer({ onTour }: { onTour: () => void }) {
   const [open, setOpen] = useState(false);
   return (
     <Dialog.Root open={open} onOpenChange={setOpen}>
@@ -70,7 +80,7 @@ function Drawer() {
               <IconButton label="Close" icon={<X size={18} />} />
             </Dialog.Close>
           </div>
-          <Navigation onNavigate={() => setOpen(false)} />
+          <Navigation onNavigate={() => setOpen(false)} onTour={onTour} />
           <Who />
         </Dialog.Content>
       </Dialog.Portal>

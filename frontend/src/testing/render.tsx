@@ -18,6 +18,7 @@ import { ToastProvider } from "@/ui/toasts";
 interface Person {
   username?: string;
   isOperator?: boolean;
+  sawTour?: boolean;
   /** Roles by tenant. */
   roles?: Readonly<Record<string, "viewer" | "member" | "admin">>;
 }
@@ -36,10 +37,11 @@ export async function renderPage(
   { route = "/", at = route, as = {} }: Where = {},
 ): Promise<{ user: UserEvent; address: () => string }> {
   const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
-  const { username = "ada", isOperator = false, roles = {} } = as;
+  const { username = "ada", isOperator = false, sawTour = true, roles = {} } = as;
   queries.setQueryData(["me"], {
     user: { username, email: `${username}@example.org` },
     is_operator: isOperator,
+    saw_tour: sawTour,
     tenants: Object.entries(roles).map(([name, role]) => ({ name, role })),
     csrf_token: "token of the session",
   });
