@@ -74,7 +74,7 @@ class Shown(Protocol):
 
 
 class FileQuery(serializers.Serializer[Mapping[str, object]]):
-    """The parameter by which an export is told its format; it comes before the header Accept."""
+    """The parameter that chooses the format of an export; it comes before the header Accept."""
 
     format = serializers.ChoiceField(
         choices=[kind.value for kind in FileFormat],

@@ -194,8 +194,10 @@ def test_an_admin_of_a_tenant_manages_its_people_and_nothing_else(
 def test_nodes_and_virtual_clusters(allot: Allot) -> None:
     added = allot("admin", "node", "add", "n1", "--rack", "rack-2")
     assert json.loads(added.stdout)["token"].startswith("altn_")
+    assert json.loads(added.stdout)["inventory"] == {"kind": "nvml"}
     before = Node.objects.get().token_key
-    assert allot("admin", "node", "token", "n1", "--yes").exit_code == 0
+    again = allot("admin", "node", "token", "n1", "--yes", "--simulated")
+    assert json.loads(again.stdout)["inventory"]["kind"] == "simulated"
     assert Node.objects.get().token_key != before
     allot("admin", "node", "set", "n1", "--cordon", "--rack", "rack-3", "-m", "fans")
     node = Node.objects.get()

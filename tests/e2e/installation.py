@@ -267,7 +267,11 @@ class Installation:
 def installation(folder: Path, prepare: Callable[[Path], None] | None = None) -> Iterator[Installation]:
     """A running, empty platform with a signed-in operator. `prepare` lays out its home before it starts."""
     platform = Installation(home=folder / "home", port=ports.pick())
-    platform.settings = {**FAST, "ALLOT_CHECKPOINT_FOLDER": str(platform.checkpoints)}
+    platform.settings = {
+        **FAST,
+        "ALLOT_CHECKPOINT_FOLDER": str(platform.checkpoints),
+        "ALLOT_PUBLIC_URL": platform.url,
+    }
     if prepare is not None:
         prepare(platform.home)
     try:

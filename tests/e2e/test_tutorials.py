@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.e2e.installation import ROOT, Installation
@@ -75,13 +76,19 @@ def test_two_teams_share_a_machine(
     platform: Installation, environment: dict[str, str], tmp_path: Path
 ) -> None:
     written = run("two-teams", tmp_path, environment)
-    assert "READY" in written[2]
-    assert "RUNNING" in written[5]
-    assert "rank 0 has its GPU" in written[6]
-    assert "of virtual cluster rose-bed" in written[6], "for whom the borrower was preempted"
-    assert "refused by the quota" in written[7]
+    machine, _teams, link, _clusters, borrows, claims, quota, _ = written[1:]
+    assert "READY" in machine
+    assert "RUNNING" in borrows
+    assert "rank 0 has its GPU" in claims
+    assert "of virtual cluster rose-bed" in claims, "for whom the borrower was preempted"
+    assert "refused by the quota" in quota
     (borrower,) = platform.call("GET", "jobs?name=borrower")["results"]
     assert borrower["preemptions"] == 1
+    account = {"username": "tulla", "password": "nine tulips in a row"}
+    key = re.split("[/=#]", link.split()[0])[-1]
+    joined = httpx.post(f"{platform.url}/api/v1/invitations/join", json={"invitation": key, **account})
+    assert joined.status_code == 201, joined.text
+    assert "tulla" in {member["username"] for member in platform.call("GET", "tenants/tulips")["members"]}
 
 
 def test_policies_compared_on_a_trace(tmp_path: Path) -> None:

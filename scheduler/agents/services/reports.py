@@ -94,7 +94,7 @@ def report_apply(node: Node, report: Report) -> DesiredState:
     """
     refuse_unisolated(node, report.inventory)
     # Drawn before the desired state is read, so that a higher number means a later state (see Node).
-    now, generation = _renew_lease(node)
+    now, generation = _renew_lease(node, report.generation)
     if report.inventory is not None:
         _inventory_set(node, report.boot, report.inventory, at=now)
     elif node.state != NodeState.READY and node.boot == report.boot:
@@ -116,17 +116,18 @@ def report_apply(node: Node, report: Report) -> DesiredState:
     )
 
 
-def _renew_lease(node: Node) -> tuple[datetime, int]:
+def _renew_lease(node: Node, obeyed: int) -> tuple[datetime, int]:
     """Renew the node's lease by the database's clock; return its time, and the number of this answer.
 
-    One statement, written here: the ORM would build it again for every node every few seconds.
+    An agent ignores answers older than the newest one that it `obeyed`. After a restore from a dump that one
+    is ahead of the database. One statement, written here: the ORM would build it again for every report.
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE scheduler_node SET generation = generation + 1,"
+            "UPDATE scheduler_node SET generation = greatest(generation, least(%s, 1::bigint << 60)) + 1,"
             " lease_expires_at = clock_timestamp() + make_interval(secs => %s)"
             " WHERE id = %s RETURNING clock_timestamp(), generation, state, boot",
-            [settings.CONFIG.node_lease_seconds, node.id],
+            [obeyed, settings.CONFIG.node_lease_seconds, node.id],
         )
         now, node.generation, node.state, node.boot = cursor.fetchone()
     return now, node.generation

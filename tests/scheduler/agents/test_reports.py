@@ -376,6 +376,14 @@ def test_generations_grow_with_every_answer():
     assert report(node).generation < report(node).generation
 
 
+def test_an_agent_that_obeyed_a_later_answer_than_a_restored_database_knows_obeys_the_next():
+    node = make_node()
+    assert report(node, generation=5_000).generation == 5_001
+    assert report(node, generation=17).generation == 5_002
+    # A number without bounds is a node's own loss.
+    assert report(node, generation=2**63 - 1).generation == 2**60 + 1
+
+
 def test_a_report_of_a_node_without_news_costs_two_statements(django_assert_num_queries):
     node = make_node()
     report(node)

@@ -80,8 +80,11 @@ it("asks nothing and shows nothing for a job that states no curve", async () => 
 });
 
 it("says that the platform finds the curve, and how far it is", async () => {
-  const [task] = aJob({ id: 1 }).spec.tasks;
-  const spec = { ...hungry.spec, tasks: [{ ...task!, resources: { ...task!.resources, measure_cpu: true } }] };
+  const tasks = aJob({ id: 1 }).spec.tasks.map((task) => ({
+    ...task,
+    resources: { ...task.resources, measure_cpu: true },
+  }));
+  const spec = { ...hungry.spec, tasks };
   const measured = { gpu_model: "V100", trials: 3, is_over: false };
   server.on("GET /jobs/1/sensitivity", { attempt: 1, tasks: [{ ...TASK, measured }] });
   await renderPage(() => <SensitivityPanel job={aJob({ id: 1, spec })} />);

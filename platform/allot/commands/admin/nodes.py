@@ -18,6 +18,10 @@ from allot.output import print_line, say, shown_once
 if TYPE_CHECKING:
     from allot.schema import NodeWithToken
 
+SimulatedOption = Annotated[
+    bool, typer.Option("--simulated", help="For four simulated GPUs, on a machine that has none.")
+]
+
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -25,15 +29,16 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 def add(
     name: Name,
     rack: Annotated[str, typer.Option(help="Where it stands.")] = "rack-1",
+    simulated: SimulatedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Expect a node, and print the configuration of its agent with the token, which is not shown again."""
     with connect() as client:
         made = client.administration.add_node({"name": name, "rack": rack})
-    _print_token(made, as_json)
+    _print_token(made, simulated, as_json)
 
 
-def _print_token(made: NodeWithToken, as_json: bool) -> None:
+def _print_token(made: NodeWithToken, simulated: bool, as_json: bool) -> None:
     if as_json:
         print_json(made)
         return
@@ -41,7 +46,7 @@ def _print_token(made: NodeWithToken, as_json: bool) -> None:
     if agent is None:
         print_line(token)
         return
-    print_line(json.dumps(agent["real"], indent=2))
+    print_line(json.dumps(agent["simulated" if simulated else "real"], indent=2))
     say(f"Keep this as {agent['file']} on {made['name']}, and start the agent there: {agent['command']}")
 
 
@@ -69,12 +74,14 @@ def change(
 
 
 @group.command()
-def token(name: Name, yes: YesOption = False, as_json: JsonOption = False) -> None:
+def token(
+    name: Name, simulated: SimulatedOption = False, yes: YesOption = False, as_json: JsonOption = False
+) -> None:
     """Give a node's agent a new token. The old one is worth nothing from then on."""
     confirm(f"End the token of node {name}? Its agent is refused until it has the new one.", yes=yes)
     with connect() as client:
         made = client.administration.new_node_token(name)
-    _print_token(made, as_json)
+    _print_token(made, simulated, as_json)
 
 
 @group.command()
