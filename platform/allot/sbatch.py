@@ -45,6 +45,7 @@ if [ -n "${{ALLOT_ARRAY:-}}" ]; then
   export SLURM_ARRAY_JOB_ID="$ALLOT_ARRAY" SLURM_ARRAY_TASK_ID="$ALLOT_ARRAY_INDEX"
   export SLURM_ARRAY_TASK_COUNT="$ALLOT_ARRAY_SIZE"
 fi
+if [ "${{ALLOT_RESTARTS:-0}}" != 0 ]; then export SLURM_RESTART_COUNT="$ALLOT_RESTARTS"; fi
 export SLURM_SUBMIT_DIR="$PWD" SLURM_TASKS_PER_NODE={per_node} SLURMD_NODENAME="${{ALLOT_NODE:-}}"
 export SLURM_NODELIST="${{MASTER_ADDR:-$ALLOT_NODE}}" SLURM_JOB_NODELIST="${{MASTER_ADDR:-$ALLOT_NODE}}"
 srun() {{
@@ -192,7 +193,7 @@ def _one(
         if limit:
             spec["time_limit"] = limit
         return done, f"time_limit: {limit} seconds" if limit else "no time limit"
-    if option in {"nodes", "ntasks", "ntasks-per-node", "cpus-per-task"}:
+    if option in {"nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu"}:
         sizes[option] = _number(option, value.split("-")[0] if option == "nodes" else value)
         return ("approximated" if "-" in value else done), f"{sizes[option]}, in replicas and resources"
     if option in {"gres", "gpus", "gpus-per-node", "gpus-per-task"}:
@@ -319,8 +320,12 @@ def _shape(
     """Replicas, their resources and the command, from all that was said."""
     nodes = sizes.get("nodes", 1)
     tasks = sizes.get("ntasks", nodes * sizes.get("ntasks-per-node", 1))
-    nodes = min(nodes, tasks)  # As Slurm does: it can not run one process on two nodes.
+    if "ntasks-per-gpu" in sizes and "ntasks" not in sizes:
+        tasks = (sizes.get("gpus") or nodes * sizes.get("gpus-per-node", 0)) * sizes["ntasks-per-gpu"]
+    nodes = min(nodes, tasks) or 1  # As Slurm does: it can not run one process on two nodes.
     gpus = sizes.get("gpus") or nodes * sizes.get("gpus-per-node", 0)
+    if not gpus and "ntasks-per-gpu" in sizes:
+        gpus = tasks // sizes["ntasks-per-gpu"]
     if "gpus-per-task" in sizes:
         gpus = tasks * sizes["gpus-per-task"]
     if not re.search(r"^[^#\n]*\bsrun\b", script, re.MULTILINE) and tasks > 1:
@@ -337,7 +342,8 @@ def _shape(
         made.notes.append(
             Note(0, "GPUs", "not possible", f"{gpus} GPUs for {tasks} tasks; expected 1 or more for each")
         )
-    each, cpus = max(gpus // tasks, 1), sizes.get("cpus-per-task", 1)
+    each = max(gpus // tasks, 1) if tasks else 1
+    cpus = sizes.get("cpus-per-task") or sizes.get("cpus-per-gpu", 0) * each or 1
     resources: dict[str, Any] = {"gpu": each, "cpu": cpus}
     if models:
         resources["gpu_model"] = list(dict.fromkeys(models))

@@ -24,6 +24,8 @@ from tests.agent.moved_clock import MovedClock
 from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, is_alive, others_work
 from tests.patience import until_async
 
+ROOT = Path(__file__).resolve().parents[2]
+
 GRACE_SECONDS = 20.0
 IGNORES_TERM = """
 import os, signal, time
@@ -93,7 +95,12 @@ class TestStart:
         assert (environment["ALLOT_NODE"], environment["ALLOT_TENANT"]) == ("node-1", "vision")
         assert Path(environment["ALLOT_CHECKPOINT_DIR"]).is_dir()
         assert environment["HOME"] == environment["cwd"]
+        assert environment["ALLOT_RESTARTS"] == "0"
         assert "SECRET_OF_THE_AGENT" not in environment
+        page = (ROOT / "docs" / "environment.md").read_text()
+        # The first two are the test's; Python adds the third to its own.
+        ours = environment.keys() - {"BATCH", "cwd", "LC_CTYPE"}
+        assert [name for name in sorted(ours) if f"`{name}`" not in page] == []
 
     async def test_a_replica_without_a_gpu_sees_none(self, node: RuntimeNode) -> None:
         await node.run(make_part(shell('echo "[$CUDA_VISIBLE_DEVICES]"', gpu_indexes=())))

@@ -182,5 +182,36 @@ def test_the_script_finds_its_variables_and_srun() -> None:
         in_array, env={**environment, **of_array}, capture_output=True, text=True, check=True
     )
     assert ran.stdout == "5 2 9\n"
+    again = translate(head + 'echo "restarted ${SLURM_RESTART_COUNT:-never}"', "job").spec["tasks"][0][
+        "command"
+    ]
+    for restarts, said in (("0", "never"), ("2", "2")):
+        with_restarts = {**environment, "ALLOT_RESTARTS": restarts}
+        ran = subprocess.run(again, env=with_restarts, capture_output=True, text=True, check=True)
+        assert ran.stdout == f"restarted {said}\n"
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout == "7 3/4 1\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "replicas", "gpu", "cpu"),
+    [
+        ("#SBATCH -G 4 --cpus-per-gpu=6\n", 1, 4, 24),
+        ("#SBATCH -n 2 --gpus-per-task=2 --cpus-per-gpu=3\nsrun x\n", 2, 2, 6),
+        ("#SBATCH -G 4 --cpus-per-gpu=6 -c 2\n", 1, 4, 2),
+        ("#SBATCH -G 4 --ntasks-per-gpu=1\nsrun x\n", 4, 1, 1),
+        ("#SBATCH -n 4 --ntasks-per-gpu=1\nsrun x\n", 4, 1, 1),
+    ],
+)
+def test_sizes_that_are_counted_by_gpus(lines: str, replicas: int, gpu: int, cpu: int) -> None:
+    made = translate("#!/bin/bash\n" + lines, "job")
+    assert not made.blocked
+    (task,) = made.spec["tasks"]
+    assert (task["replicas"], task["resources"]["gpu"], task["resources"]["cpu"]) == (replicas, gpu, cpu)
+    parse(made.spec)
+
+
+def test_two_tasks_on_each_gpu_are_not_possible() -> None:
+    made = translate("#!/bin/bash\n#SBATCH -G 2 --ntasks-per-gpu=2\nsrun x\n", "job")
+    assert made.blocked
+    assert "2 GPUs for 4 tasks" in made.notes[-1].what

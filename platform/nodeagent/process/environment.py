@@ -137,6 +137,7 @@ def replica_environment(
         "ALLOT_JOB": str(part.job),
         "ALLOT_NODE": configuration.node,
         "ALLOT_PROGRESS": folder.progress(replica.rank),
+        "ALLOT_RESTARTS": str(part.number - 1),
         "ALLOT_TASK": replica.task,
         "ALLOT_TENANT": part.tenant,
         # NVML and CUDA count devices alike only in this order.
