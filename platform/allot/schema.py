@@ -1787,6 +1787,7 @@ class UsageRow(TypedDict):
     gpu_hours: float
     guaranteed_gpu_hours: float
     opportunistic_gpu_hours: float
+    wasted_gpu_hours: float
     cost: float
     tenant: NotRequired[str]
     user: NotRequired[str]
@@ -1820,6 +1821,7 @@ class UsageTotal(TypedDict):
     gpu_hours: float
     guaranteed_gpu_hours: float
     opportunistic_gpu_hours: float
+    wasted_gpu_hours: float
     cost: float
 
 

@@ -149,13 +149,13 @@ REPORT: dict[str, Any] = {
     "rows": [
         {
             "virtual_cluster": "shared", "gpu_model": "V100", "jobs": 1200, "gpu_hours": 1300.5,
-            "guaranteed_gpu_hours": 1000.5, "opportunistic_gpu_hours": 300.0, "cost": 2600.0,
-            "entitled_gpu_hours": 2001.0,
+            "guaranteed_gpu_hours": 1000.5, "opportunistic_gpu_hours": 300.0, "wasted_gpu_hours": 12.0,
+            "cost": 2600.0, "entitled_gpu_hours": 2001.0,
         }
     ],
     "total": {
         "jobs": 1200, "gpu_hours": 1300.5, "guaranteed_gpu_hours": 1000.5, "opportunistic_gpu_hours": 300.0,
-        "cost": 2600.0,
+        "wasted_gpu_hours": 12.0, "cost": 2600.0,
     },
 }  # fmt: skip
 
@@ -178,9 +178,12 @@ def test_usage_is_shown_beside_what_was_guaranteed(allot: Allot, questions: list
     assert result.exit_code == 0, result.stderr
     assert questions == [{"by": "virtual_cluster,gpu_model", "tenant": "research", "user": "ann"}]
     header, line, total = result.stdout.splitlines()
-    assert " ".join(header.split()) == "VC MODEL JOBS GPU-HOURS GUARANTEED OPPORTUNISTIC COST ENTITLED USED"
-    assert " ".join(line.split()) == "shared V100 1,200 1,300.50 1,000.50 300.00 2,600.00 2,001.00 50%"
-    assert " ".join(total.split()) == "total 1,200 1,300.50 1,000.50 300.00 2,600.00"
+    assert (
+        " ".join(header.split())
+        == "VC MODEL JOBS GPU-HOURS GUARANTEED OPPORTUNISTIC WASTED COST ENTITLED USED"
+    )
+    assert " ".join(line.split()) == "shared V100 1,200 1,300.50 1,000.50 300.00 12.00 2,600.00 2,001.00 50%"
+    assert " ".join(total.split()) == "total 1,200 1,300.50 1,000.50 300.00 12.00 2,600.00"
 
 
 def test_usage_for_programs(allot: Allot, questions: list[dict[str, str]]) -> None:

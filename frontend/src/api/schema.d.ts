@@ -8985,6 +8985,11 @@ export interface components {
             opportunistic_gpu_hours: number;
             /**
              * Format: double
+             * @description Those of attempts that failed or were lost with their node, and of work that was thrown away when an attempt was stopped.
+             */
+            wasted_gpu_hours: number;
+            /**
+             * Format: double
              * @description At the present prices of the GPU models.
              */
             cost: number;
@@ -9047,6 +9052,11 @@ export interface components {
             guaranteed_gpu_hours: number;
             /** Format: double */
             opportunistic_gpu_hours: number;
+            /**
+             * Format: double
+             * @description Those of attempts that failed or were lost with their node, and of work that was thrown away when an attempt was stopped.
+             */
+            wasted_gpu_hours: number;
             /**
              * Format: double
              * @description At the present prices of the GPU models.

@@ -198,7 +198,10 @@ def usage(
 def _print_usage(found: UsageReport, groupings: Sequence[str]) -> None:
     fields = [_BY.get(name, name) for name in groupings]
     entitled = any(line["entitled_gpu_hours"] is not None for line in found["rows"])
-    figures = ["JOBS", "GPU-HOURS", "GUARANTEED", "OPPORTUNISTIC", "COST"] + ["ENTITLED", "USED"] * entitled
+    figures = ["JOBS", "GPU-HOURS", "GUARANTEED", "OPPORTUNISTIC", "WASTED", "COST"] + [
+        "ENTITLED",
+        "USED",
+    ] * entitled
     lines = [
         [*(line.get(field, "") for field in fields), *_figures(line), *(_against(line) if entitled else ())]
         for line in found["rows"]
@@ -210,8 +213,8 @@ def _print_usage(found: UsageReport, groupings: Sequence[str]) -> None:
 
 
 def _figures(line: UsageRow | UsageTotal) -> list[str]:
-    hours = (line["gpu_hours"], line["guaranteed_gpu_hours"], line["opportunistic_gpu_hours"], line["cost"])
-    return [f"{line['jobs']:,}", *(f"{value:,.2f}" for value in hours)]
+    names = ("gpu_hours", "guaranteed_gpu_hours", "opportunistic_gpu_hours", "wasted_gpu_hours", "cost")
+    return [f"{line['jobs']:,}", *(f"{line[name]:,.2f}" for name in names)]
 
 
 def _against(line: UsageRow) -> list[str]:

@@ -12,6 +12,7 @@ FIGURES = {
     "gpu_hours": Kind.DECIMAL,
     "guaranteed_gpu_hours": Kind.DECIMAL,
     "opportunistic_gpu_hours": Kind.DECIMAL,
+    "wasted_gpu_hours": Kind.DECIMAL,
     "cost": Kind.DECIMAL,
     "entitled_gpu_hours": Kind.DECIMAL,
 }
@@ -30,6 +31,7 @@ def shown(used: Used) -> Mapping[str, Any]:
         "gpu_hours": _rounded(used.gpu_hours),
         "guaranteed_gpu_hours": _rounded(used.guaranteed_gpu_hours),
         "opportunistic_gpu_hours": _rounded(used.gpu_hours - used.guaranteed_gpu_hours),
+        "wasted_gpu_hours": _rounded(used.wasted_gpu_hours),
         "cost": _rounded(used.cost),
     }
 

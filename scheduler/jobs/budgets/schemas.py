@@ -95,6 +95,10 @@ class UsageTotal(serializers.Serializer[Mapping[str, object]]):
         help_text="Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent."
     )
     opportunistic_gpu_hours = serializers.FloatField()
+    wasted_gpu_hours = serializers.FloatField(
+        help_text="Those of attempts that failed or were lost with their node, and of work that was thrown"
+        " away when an attempt was stopped."
+    )
     cost = serializers.FloatField(help_text="At the present prices of the GPU models.")
 
 

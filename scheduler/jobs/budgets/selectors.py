@@ -47,7 +47,10 @@ WITH own AS (
            j.tenant_id, j.submitted_by_id, l.virtual_cluster_id, l.gpu_model,
            coalesce(nullif(j.shape ->> 'application', ''), j.name) AS application,
            CASE WHEN l.guaranteed THEN l.opportunistic_gpus END AS beyond, l.replicas,
-           coalesce(m.price_per_hour, 1)::numeric AS price
+           coalesce(m.price_per_hour, 1)::numeric AS price,
+           CASE WHEN a.outcome IN ('failed', 'lost') THEN a.starting_at
+                WHEN a.lost_seconds > 0 THEN a.ended_at - make_interval(secs => a.lost_seconds)
+           END AS wasted_from
     FROM scheduler_attempt a
     JOIN scheduler_job j ON j.id = a.job_id
     JOIN scheduler_allocation l ON l.id = a.allocation_id
@@ -76,7 +79,10 @@ WITH own AS (
     SELECT cut.job_id, cut.tenant_id, cut.submitted_by_id, cut.virtual_cluster_id, cut.gpu_model,
            cut.application, cut.cut_start AS start, cut.price,
            g.request::numeric / 1000 / greatest(cut.sharers, 1)
-           * extract(epoch FROM least(g.released_at, cut.cut_end) - cut.cut_start)::numeric AS seconds,
+           * extract(epoch FROM slice.until - cut.cut_start)::numeric AS seconds,
+           g.request::numeric / 1000 / greatest(cut.sharers, 1)
+           * extract(epoch FROM slice.until
+                     - greatest(cut.cut_start, least(cut.wasted_from, slice.until)))::numeric AS wasted,
            CASE WHEN cut.beyond IS NULL THEN false WHEN cut.beyond = 0 THEN true
            ELSE (
                SELECT place <= gpus - cut.beyond FROM (
@@ -86,12 +92,13 @@ WITH own AS (
                         jsonb_array_elements(replica.gpus) WITH ORDINALITY AS each (gpu, place)
                ) listed WHERE listed.id = g.gpu_id LIMIT 1
            ) END AS is_guaranteed
-    FROM cut JOIN scheduler_allocatedgpu g USING (allocation_id)
-    WHERE least(g.released_at, cut.cut_end) > cut.cut_start
+    FROM cut JOIN scheduler_allocatedgpu g USING (allocation_id),
+         LATERAL (SELECT least(g.released_at, cut.cut_end) AS until) slice
+    WHERE slice.until > cut.cut_start
 )
 SELECT {columns}, count(DISTINCT held.job_id), coalesce(sum(seconds), 0) / 3600,
        coalesce(sum(seconds) FILTER (WHERE is_guaranteed), 0) / 3600,
-       coalesce(sum(price * seconds), 0) / 3600
+       coalesce(sum(price * seconds), 0) / 3600, coalesce(sum(wasted), 0) / 3600
 FROM held
 JOIN tenants_tenant t ON t.id = held.tenant_id
 JOIN tenants_user u ON u.id = held.submitted_by_id
@@ -123,6 +130,8 @@ class Used:
     #: The part of them on GPUs that the virtual cluster was guaranteed.
     guaranteed_gpu_hours: Decimal
     cost: Decimal
+    #: Those of attempts that failed or were lost, and of work thrown away when an attempt was stopped.
+    wasted_gpu_hours: Decimal = Decimal()
     #: The GPU-hours of the virtual cluster's present guarantee in this time; None: not about a guarantee.
     entitled_gpu_hours: Decimal | None = None
 
@@ -160,8 +169,17 @@ def usage(viewer: Viewer, question: UsageQuestion) -> Usage:
     return Usage(rows=used, total=replace(total, key={}))
 
 
-def _used(key: Mapping[str, Any], jobs: int, gpu_hours: Decimal, guaranteed: Decimal, cost: Decimal) -> Used:
-    return Used(key=key, jobs=jobs, gpu_hours=gpu_hours, guaranteed_gpu_hours=guaranteed, cost=cost)
+def _used(
+    key: Mapping[str, Any], jobs: int, gpu_hours: Decimal, guaranteed: Decimal, cost: Decimal, wasted: Decimal
+) -> Used:
+    return Used(
+        key=key,
+        jobs=jobs,
+        gpu_hours=gpu_hours,
+        guaranteed_gpu_hours=guaranteed,
+        cost=cost,
+        wasted_gpu_hours=wasted,
+    )
 
 
 def _conditions(viewer: Viewer, question: UsageQuestion) -> tuple[str, dict[str, Any]]:

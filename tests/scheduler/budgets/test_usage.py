@@ -166,6 +166,28 @@ def test_what_was_delivered_on_guaranteed_gpus_stands_beside_what_was_guaranteed
     assert usage(viewer_of(ann), asked("virtual_cluster", "tenant")).rows[0].entitled_gpu_hours is None
 
 
+def test_what_failed_and_what_was_thrown_away_is_wasted() -> None:
+    red = make_tenant("red")
+    ann = make_member(red, "ann")
+    operator = viewer_of(make_user(operator=True))
+
+    def ended(attempt: Attempt, outcome: str, lost_seconds: float | None = None) -> None:
+        Attempt.objects.filter(id=attempt.id).update(outcome=outcome, lost_seconds=lost_seconds)
+
+    ran(red, ann, at=NOON, hours=3)
+    ended(ran(red, ann, at=NOON, hours=2), "failed")
+    ended(ran(red, ann, at=NOON, hours=1, part=GpuPart(request=250, limit=250, memory_bytes=1)), "lost")
+    ended(ran(red, ann, at=NOON, hours=5), "preempted", lost_seconds=1_800)
+    total = usage(operator, asked()).total
+    # Two GPUs each: 4 hours that failed, a quarter of two GPUs for an hour, and the last half hour of five.
+    assert total.wasted_gpu_hours == Decimal("4") + Decimal("0.5") + Decimal("1")
+    # What was thrown away is the end of the attempt, in whatever range it lies.
+    before = usage(operator, asked(until=NOON + timedelta(hours=4, minutes=45))).total
+    assert before.wasted_gpu_hours == Decimal("5")
+    by_day = usage(operator, asked("day", until=NOON + 24 * HOUR)).rows
+    assert sum(row.wasted_gpu_hours for row in by_day) == total.wasted_gpu_hours
+
+
 def test_members_see_their_tenants_and_by_user_its_admins_alone() -> None:
     red, _ = a_busy_day()
     member, admin = caller(User.objects.get(username="ann")), caller(make_member(red, "ada", role="admin"))
