@@ -25,6 +25,8 @@ FROM pg_index one JOIN pg_index other ON other.indrelid = one.indrelid AND other
 WHERE one.indrelid = ANY(%s::regclass[]) AND NOT one.indisunique
   AND one.indpred IS NULL AND other.indpred IS NULL
   AND other.indkey::text || ' ' LIKE one.indkey::text || ' %%'
+  -- Every expression is column 0.
+  AND one.indexprs::text IS NOT DISTINCT FROM other.indexprs::text
 """
 
 
