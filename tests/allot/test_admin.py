@@ -196,8 +196,9 @@ def test_nodes_and_virtual_clusters(allot: Allot) -> None:
     assert json.loads(added.stdout)["token"].startswith("altn_")
     assert json.loads(added.stdout)["inventory"] == {"kind": "nvml"}
     before = Node.objects.get().token_key
-    again = allot("admin", "node", "token", "n1", "--yes", "--simulated")
-    assert json.loads(again.stdout)["inventory"]["kind"] == "simulated"
+    again = allot("admin", "node", "token", "n1", "--yes", "--simulated", "A100")
+    inventory = json.loads(again.stdout)["inventory"]
+    assert (inventory["kind"], inventory["gpu_model"], len(inventory["gpus"])) == ("simulated", "A100", 4)
     assert Node.objects.get().token_key != before
     allot("admin", "node", "set", "n1", "--cordon", "--rack", "rack-3", "-m", "fans")
     node = Node.objects.get()

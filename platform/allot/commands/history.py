@@ -213,8 +213,11 @@ def _print_usage(found: UsageReport, groupings: Sequence[str]) -> None:
 
 
 def _figures(line: UsageRow | UsageTotal) -> list[str]:
-    names = ("gpu_hours", "guaranteed_gpu_hours", "opportunistic_gpu_hours", "wasted_gpu_hours", "cost")
-    return [f"{line['jobs']:,}", *(f"{line[name]:,.2f}" for name in names)]
+    hours = (line["gpu_hours"], line["guaranteed_gpu_hours"], line["opportunistic_gpu_hours"])
+    return [
+        f"{line['jobs']:,}",
+        *(f"{value:,.2f}" for value in (*hours, line["wasted_gpu_hours"], line["cost"])),
+    ]
 
 
 def _against(line: UsageRow) -> list[str]:

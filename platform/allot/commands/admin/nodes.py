@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from allot.schema import NodeWithToken
 
 SimulatedOption = Annotated[
-    bool, typer.Option("--simulated", help="For four simulated GPUs, on a machine that has none.")
+    str | None,
+    typer.Option(
+        "--simulated",
+        metavar="MODEL",
+        help="For four simulated GPUs of this model, on a machine that has none.",
+    ),
 ]
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -29,7 +34,7 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 def add(
     name: Name,
     rack: Annotated[str, typer.Option(help="Where it stands.")] = "rack-1",
-    simulated: SimulatedOption = False,
+    simulated: SimulatedOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Expect a node, and print the configuration of its agent with the token, which is not shown again."""
@@ -38,7 +43,7 @@ def add(
     _print_token(made, simulated, as_json)
 
 
-def _print_token(made: NodeWithToken, simulated: bool, as_json: bool) -> None:
+def _print_token(made: NodeWithToken, simulated: str | None, as_json: bool) -> None:
     if as_json:
         print_json(made)
         return
@@ -46,7 +51,11 @@ def _print_token(made: NodeWithToken, simulated: bool, as_json: bool) -> None:
     if agent is None:
         print_line(token)
         return
-    print_line(json.dumps(agent["simulated" if simulated else "real"], indent=2))
+    configuration = agent["real"]
+    if simulated is not None:
+        configuration = agent["simulated"]
+        configuration["inventory"]["gpu_model"] = simulated
+    print_line(json.dumps(configuration, indent=2))
     say(f"Keep this as {agent['file']} on {made['name']}, and start the agent there: {agent['command']}")
 
 
@@ -75,7 +84,7 @@ def change(
 
 @group.command()
 def token(
-    name: Name, simulated: SimulatedOption = False, yes: YesOption = False, as_json: JsonOption = False
+    name: Name, simulated: SimulatedOption = None, yes: YesOption = False, as_json: JsonOption = False
 ) -> None:
     """Give a node's agent a new token. The old one is worth nothing from then on."""
     confirm(f"End the token of node {name}? Its agent is refused until it has the new one.", yes=yes)
