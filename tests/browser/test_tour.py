@@ -119,6 +119,17 @@ def test_it_is_skipped_at_once_comes_back_nowhere_and_goes_on_from_the_navigatio
     is_gone(page)
 
 
+def test_the_page_can_be_used_meanwhile(as_new, open_page):
+    as_new("mara")
+    page = open_page("mara", own_session=True)
+    expect(page.get_by_role("dialog", name="Submit a job")).to_be_visible()
+    # One click does what it says, and the tour is over.
+    with page.expect_response("**/api/v1/session/tour"):
+        page.get_by_role("link", name="Nodes", exact=True).click()
+    expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
+    is_gone(page)
+
+
 def test_a_page_that_was_asked_for_stays_in_sight(as_new, open_page):
     as_new("mara")
     page = open_page("mara", "/nodes", own_session=True)

@@ -16,9 +16,9 @@ const HAS_SIDE = "(min-width: 56.01rem)";
 /** Pixels around what a step points at. */
 const MARGIN = 4;
 
-/** Points at the parts of the overview that one needs first, one after the other. Escape and Skip end it.
+/** Points at the parts of the overview that one needs first, one after the other.
  *
- * It is modal while it is there: nothing behind it can be used, and afterwards nothing of it is left. */
+ * The page can be used meanwhile: a click there does what it says and ends the tour, as Escape and Skip do. */
 export function Tour({ onClose }: { onClose: () => void }) {
   const me = useSession();
   const navigate = useNavigate();
@@ -30,24 +30,34 @@ export function Tour({ onClose }: { onClose: () => void }) {
   const box = useBox(step?.find);
   const card = useCard(box);
 
-  useEffect(() => void navigate({ to: "/" }), [navigate]);
-
-  if (!step) return null;
-
   const leave = (next: number) => {
     sessionStorage.setItem(STORAGE_KEY, String(next));
     // Where it cannot be stored, the tour is offered again at the next sign-in.
     sawTour().catch(() => undefined);
     onClose();
   };
+  const press = useEffectEvent((event: PointerEvent) => {
+    if (event.target instanceof Node && !card.current?.contains(event.target)) leave(at);
+  });
+
+  useEffect(() => void navigate({ to: "/" }), [navigate]);
+  useEffect(() => {
+    document.addEventListener("pointerdown", press);
+    return () => document.removeEventListener("pointerdown", press);
+  }, []);
+
+  if (!step) return null;
 
   return (
-    <Dialog.Root open onOpenChange={() => leave(at)}>
+    <Dialog.Root open modal={false} onOpenChange={() => leave(at)}>
       <Dialog.Portal>
         <div className={styles.spot} style={box ?? undefined} data-found={box !== null} aria-hidden />
         <Dialog.Content
           ref={card}
           className={styles.card}
+          // Radix waits for the click to be over, and by then a link has led away from the tour. The page may
+          // take the focus as it loads, or be reached by the Tab key.
+          onInteractOutside={(event) => event.preventDefault()}
           onOpenAutoFocus={(event) => {
             event.preventDefault();
             card.current?.querySelector<HTMLElement>("[data-next]")?.focus();
