@@ -107,7 +107,7 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
 
 @transaction.atomic
 def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
-    """End a membership: an admin any, a member his own."""
+    """End a membership. An admin may end any, a member his own."""
     by.require(tenant, Role.VIEWER if by.user.username == username else Role.ADMIN)
     tenant = _locked(tenant)
     membership = Membership.objects.filter(tenant=tenant, user__username=username).first()

@@ -7,8 +7,6 @@ from django.db.models import Max
 
 from scheduler.forecasts.services.questions import KEPT
 from scheduler.jobs.archives.services import prune_archives
-from scheduler.jobs.attempts.services.cpu_trials import prune_cpu_sensitivities
-from scheduler.jobs.attempts.services.profiling import prune_class_profiles
 from scheduler.jobs.sessions.services.opening import prune_sessions
 from scheduler.jobs.sessions.services.port_passes import prune_passes
 from scheduler.models.fairness import FairnessSample, FairnessViolation
@@ -37,8 +35,6 @@ def prune() -> None:
     FragmentationSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
-    prune_class_profiles()
-    prune_cpu_sensitivities()
     metrics_prune()
     prune_peak_samples()
     prune_ledger()

@@ -213,11 +213,14 @@ def _print_usage(found: UsageReport, groupings: Sequence[str]) -> None:
 
 
 def _figures(line: UsageRow | UsageTotal) -> list[str]:
-    hours = (line["gpu_hours"], line["guaranteed_gpu_hours"], line["opportunistic_gpu_hours"])
-    return [
-        f"{line['jobs']:,}",
-        *(f"{value:,.2f}" for value in (*hours, line["wasted_gpu_hours"], line["cost"])),
-    ]
+    figures = (
+        line["gpu_hours"],
+        line["guaranteed_gpu_hours"],
+        line["opportunistic_gpu_hours"],
+        line["wasted_gpu_hours"],
+        line["cost"],
+    )
+    return [f"{line['jobs']:,}", *(f"{value:,.2f}" for value in figures)]
 
 
 def _against(line: UsageRow) -> list[str]:

@@ -27,7 +27,7 @@ SETTLING_SECONDS = 3.0
 WINDOW_SECONDS = 5.0
 #: A job that tells too little in this time is not tried any longer.
 MOST_SECONDS = 300.0
-#: Fewer amounts than these make no curve.
+#: Fewer amounts than these make no curve while others are left to try.
 TRIALS_LEAST = 3
 #: Speeds this near to the highest count as the highest, so that noise earns no CPUs.
 NOISE = 0.05
@@ -100,7 +100,7 @@ class CpuTrials:
 
     def curve(self) -> Curve:
         """Return speeds by CPUs relative to the fastest (`Sensitivity`); empty: too little is known."""
-        if len(self.rates) < TRIALS_LEAST:
+        if not self.rates or (len(self.rates) < TRIALS_LEAST and self.next is not None):
             return ()
         amounts, rates = zip(*self.rates, strict=True)
         top = max(rates)

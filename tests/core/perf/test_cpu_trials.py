@@ -58,6 +58,12 @@ def test_a_job_that_needs_next_to_none_has_three_trials() -> None:
     assert trials.curve() == ((0.75, 1.0),)
 
 
+def test_where_its_share_is_all_of_the_node_two_trials_make_a_curve() -> None:
+    trials = tried(lambda cpus: 1.0, share=4.0, most=4.0)
+    assert [cpus for cpus, _ in trials.rates] == [1.0, 4.0]
+    assert trials.curve() == ((1.0, 1.0),)
+
+
 def test_a_node_without_room_bounds_what_is_tried() -> None:
     trials = tried(lambda cpus: cpus, room=4.0)
     assert max(cpus for cpus, _ in trials.rates) == 4.0

@@ -8,11 +8,12 @@ import pytest
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import desired_parts, report_apply
 from scheduler.core.perf.cpu_trials import MOST_SECONDS
-from scheduler.jobs.attempts.services.cpu_trials import cpus_settle, prune_cpu_sensitivities
+from scheduler.jobs.attempts.services.cpu_trials import cpus_settle
 from scheduler.jobs.attempts.services.sensitivity import sensitivity_of_job
 from scheduler.jobspec import parse
-from scheduler.models import CpuSensitivity, Job, Node
+from scheduler.models import Attempt, CpuSensitivity, Job, Node
 from scheduler.rounds.run import run_round
+from scheduler.telemetry.throughputs.services.measuring import prune_measurements
 from scheduler.wiring.clock import database_now
 from tenants.errors import Invalid
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
@@ -150,15 +151,38 @@ def test_one_that_falls_silent_has_its_share_again(owner: dict[str, Any]) -> Non
     assert cpus_of(node, job) == 3.0
 
 
+def test_one_whose_time_is_up_leaves_its_class_to_the_next(owner: dict[str, Any]) -> None:
+    node = machine()
+    first = measured(name="decode", **owner)
+    run_round()
+    trainer = Trainer(node, first)
+    trainer.runs(8)
+    assert trainer.has[-1] != 3.0
+    trainer.at += MOST_SECONDS
+    trainer.runs(3)
+    assert trainer.has[-1] == 3.0, "fewer than three trials make no curve"
+    known = CpuSensitivity.objects.get()
+    assert not known.is_over
+    found = len(known.trials["rates"])
+    assert found > 0
+    Attempt.objects.filter(id=trainer.attempt.id).update(
+        state="ended", outcome="succeeded", ended_at=database_now()
+    )
+    second = measured(name="decode", **owner)
+    run_round()
+    Trainer(node, second).runs(20)
+    assert len(CpuSensitivity.objects.get().trials["rates"]) > found
+
+
 def test_what_no_job_asks_for_is_forgotten(owner: dict[str, Any]) -> None:
     node = machine()
     job = measured(name="decode", **owner)
     run_round()
     Trainer(node, job).runs(2)
-    prune_cpu_sensitivities()
+    prune_measurements()
     assert CpuSensitivity.objects.count() == 1
     CpuSensitivity.objects.update(updated_at=database_now() - timedelta(days=400))
-    prune_cpu_sensitivities()
+    prune_measurements()
     assert CpuSensitivity.objects.count() == 0
 
 

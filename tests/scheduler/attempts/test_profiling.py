@@ -18,10 +18,11 @@ from nodeagent.messages import (
 from scheduler.agents.services.reports import report_apply
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.training import Profile
-from scheduler.jobs.attempts.services.profiling import profiles_measure, prune_class_profiles
+from scheduler.jobs.attempts.services.profiling import profiles_measure
 from scheduler.models import Attempt, ClassProfile, Job, Node
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.telemetry.metrics.services import metrics_roll_up, readings_store
+from scheduler.telemetry.throughputs.services.measuring import prune_measurements
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
@@ -129,8 +130,8 @@ def test_whole_minutes_before_it_was_stopped_count(node: Node) -> None:
 
 def test_profiles_of_classes_are_forgotten_when_nobody_measures_them(node: Node) -> None:
     tell(node, make_attempt(make_job(), gpus_of(node)[:1]), **STAGES)
-    prune_class_profiles()
+    prune_measurements()
     assert ClassProfile.objects.count() == 1
     ClassProfile.objects.update(updated_at=NOW - timedelta(days=400))
-    prune_class_profiles()
+    prune_measurements()
     assert ClassProfile.objects.count() == 0

@@ -232,7 +232,7 @@ def test_a_partner_that_left_long_ago_or_never_ran_does_not_count() -> None:
 
 
 def test_a_tenant_has_room_for_so_many_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "MOST_SETTINGS_PER_TENANT", 2)
+    monkeypatch.setattr(measuring, "MOST_PER_TENANT", 2)
     node, tenant = make_node(), make_tenant()
     now = database_now()
     make_measurement(tenant, "old", 1.0, updated_at=now - timedelta(hours=2))

@@ -36,21 +36,21 @@ function throughMenu(step: Step): Step {
 const NODES: Step = {
   title: "Add nodes",
   text: "The Nodes page gives you the command that adds a node. There you also cordon and drain nodes, and see their GPUs.",
-  find: () => inNavigation('a[href="/nodes"]'),
+  find: () => inNavigation('nav a[href="/nodes"]'),
   isInNavigation: true,
 };
 
 const VIRTUAL_CLUSTERS: Step = {
   title: "Share the GPUs out",
   text: "A virtual cluster guarantees GPUs to tenants and has a scheduling policy of its own. You make and change it on this page.",
-  find: () => inNavigation('a[href="/virtual-clusters"]'),
+  find: () => inNavigation('nav a[href="/virtual-clusters"]'),
   isInNavigation: true,
 };
 
 const SUBMIT: Step = {
   title: "Submit a job",
   text: "Describe the job in a form or as YAML: its command, its GPUs and its tenant. The page checks it while you write.",
-  find: () => inNavigation('a[href="/submit"]'),
+  find: () => inNavigation('aside a[href="/submit"]'),
   isInNavigation: true,
 };
 

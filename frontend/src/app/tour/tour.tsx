@@ -2,7 +2,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { Dialog } from "radix-ui";
 import { useEffect, useEffectEvent, useLayoutEffect, useRef, useState } from "react";
 
-import { sawTour } from "@/api/tour-queries";
+import { answerOf, api } from "@/api/client";
 import { beside, type Box } from "@/app/tour/beside";
 import { type Step, stepsFor } from "@/app/tour/steps";
 import { useSession } from "@/components/session";
@@ -33,7 +33,7 @@ export function Tour({ onClose }: { onClose: () => void }) {
   const leave = (next: number) => {
     sessionStorage.setItem(STORAGE_KEY, String(next));
     // Where it cannot be stored, the tour is offered again at the next sign-in.
-    sawTour().catch(() => undefined);
+    answerOf(api.PUT("/session/tour", { body: { seen: true } })).catch(() => undefined);
     onClose();
   };
   const press = useEffectEvent((event: PointerEvent) => {

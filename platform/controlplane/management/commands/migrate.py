@@ -32,7 +32,8 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         url = settings.CONFIG.migration_database_url
-        restored = options.pop("restored")
+        only_shows = options["check_unapplied"] or options["plan"]
+        restored = options.pop("restored") and not only_shows
         if not url:
             super().handle(*args, **options)
             self._skip_numbers(restored)
@@ -41,7 +42,7 @@ class Command(migrate.Command):
         with _connected_to(url):
             super().handle(*args, **options)
             self._skip_numbers(restored)
-            if not options["check_unapplied"] and not options["plan"]:
+            if not only_shows:
                 application = settings.DATABASES[DEFAULT_DB_ALIAS]["USER"]
                 database_roles.grant(connections[DEFAULT_DB_ALIAS], application)
         self._warn_of_superuser()

@@ -1,9 +1,11 @@
-"""Part of step 7, check: no job starts where the storage of its node cannot deliver what it reads, too."""
+"""Part of step 7, check: no job starts on a node whose storage cannot deliver what is read there then."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from scheduler.core.fitting.demand import readings_of
 from scheduler.core.fitting.storage import Reading, load
 from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import Action
@@ -58,10 +60,7 @@ def _nodes_of(
 
 def _add(readings: dict[NodeId, list[Reading]], job: Job, nodes: Iterable[NodeId]) -> None:
     """Add what a gang reads on each node: its replicas there together."""
-    assert job.data is not None
-    replicas: dict[NodeId, int] = {}
-    for node in nodes:
-        replicas[node] = replicas.get(node, 0) + 1
-    for node, count in replicas.items():
-        reading = Reading(f"{job.tenant}/{job.data.name}", job.data.size_bytes, job.data.bandwidth * count)
-        readings.setdefault(node, []).append(reading)
+    (of_one,) = readings_of(job)
+    for node, count in Counter(nodes).items():
+        of_gang = of_one._replace(bandwidth=of_one.bandwidth * count)
+        readings.setdefault(node, []).append(of_gang)

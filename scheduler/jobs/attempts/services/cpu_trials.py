@@ -8,7 +8,7 @@ its first line comes from the same GPU model. Only nodes that enforce limits of 
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -21,12 +21,10 @@ from scheduler.jobspec.shape import with_cpu_curve
 from scheduler.models.attempts import Attempt, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.throughputs import CpuSensitivity
+from scheduler.telemetry.throughputs.services.measuring import count_of, make_room
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.wakeups import request_round_on_commit
 
-#: How long curves are kept that no job asked for; the most of a tenant.
-KEPT = timedelta(days=90)
-CLASSES_MOST = 1_000
 _DAY = timedelta(days=1)
 #: Lines that are looked at for one trial, the newest.
 _LINES_MOST = 1_000
@@ -58,12 +56,12 @@ def cpus_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
         row.attempt = attempt
     else:
         trials = trials_of(row)
-    trials = trials.after(_lines(attempt, trials), has)
-    if trials.is_over(points[-1].at.timestamp()):
+    trials = trials.after(_lines(attempt, points[-1], trials), has)
+    if trials.next is None:
         row.is_over, row.attempt = True, None
-        _ask_for(attempt.job, trials.curve())
-    elif trials.next is not None:
-        _ask_for(attempt.job, ((trials.next, 1.0),))
+    # Where its time is up something is left to try: by the next of its class, once this attempt has ended.
+    due = None if trials.is_over(points[-1].at.timestamp()) else trials.next
+    _ask_for(attempt.job, trials.curve() if due is None else ((due, 1.0),))
     row.trials, row.updated_at = asdict(trials), database_now()
     row.save(update_fields=["trials", "attempt", "is_over", "updated_at"])
 
@@ -76,11 +74,6 @@ def cpus_settle() -> None:
             job = lock_jobs([job_id]).get(job_id)
             if late.filter(id=row, attempt__job_id=job_id).update(attempt=None) and job is not None:
                 _ask_for(job, ())
-
-
-def prune_cpu_sensitivities() -> None:
-    """Forget what no job asked for in a long time."""
-    CpuSensitivity.objects.filter(updated_at__lt=database_now() - KEPT).delete()
 
 
 def is_measured(job: Job) -> bool:
@@ -109,26 +102,20 @@ def _locked_row(attempt: Attempt) -> CpuSensitivity | None:
         defaults={"trials": {}, "updated_at": database_now()},
     )
     if created:
-        oldest = CpuSensitivity.objects.filter(tenant_id=job.tenant_id).order_by("-updated_at", "-id")
-        CpuSensitivity.objects.filter(id__in=oldest.values("id")[CLASSES_MOST:]).delete()
-    return (
-        CpuSensitivity.objects.select_for_update(of=("self",))
-        .select_related("attempt")
-        .filter(id=there.id)
-        .first()
+        make_room(CpuSensitivity, job.tenant_id)
+    rows = CpuSensitivity.objects.select_for_update(of=("self",)).select_related("attempt")
+    return rows.filter(id=there.id).first()
+
+
+def _lines(attempt: Attempt, newest: ProgressPoint, trials: CpuTrials) -> list[Line]:
+    """Return the lines of the trial that goes on, those that tell samples where the newest does."""
+    known = ProgressPoint.objects.filter(
+        attempt=attempt,
+        at__gte=datetime.fromtimestamp(trials.since, UTC),
+        samples__isnull=newest.samples is None,
     )
-
-
-def _lines(attempt: Attempt, trials: CpuTrials) -> list[Line]:
-    """Return the lines of the trial that goes on, those that tell samples where some do."""
-    known = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence")
-    newest = list(known.values_list("at", "samples", "step")[:_LINES_MOST])
-    if newest[0][1] is None:
-        lines = [(at.timestamp(), float(step)) for at, samples, step in newest if samples is None]
-    else:
-        lines = [(at.timestamp(), float(samples)) for at, samples, _ in newest if samples is not None]
-    lines.reverse()
-    return [line for line in lines if line[0] >= trials.since] or lines[-1:]
+    found = list(known.order_by("-sequence")[:_LINES_MOST]) or [newest]
+    return [(point.at.timestamp(), float(count_of(point))) for point in reversed(found)]
 
 
 def _ask_for(job: Job, curve: Curve) -> None:

@@ -28,15 +28,12 @@ from scheduler.models.jobs import Job
 from scheduler.models.metrics import PartMetrics, Resolution
 from scheduler.models.throughputs import ClassProfile
 from scheduler.telemetry.metrics.selectors.buckets import GPU_MEASURES, count_mean_least_most
-from scheduler.telemetry.throughputs.services.measuring import has_gpus_alone
+from scheduler.telemetry.throughputs.services.measuring import has_gpus_alone, make_room
 from scheduler.wiring.clock import database_now
 
 WARM_UP, MINUTE = timedelta(seconds=WARM_UP_SECONDS), timedelta(seconds=MINUTE_SECONDS)
 #: A minute that is put together later than this is not counted any more.
 _LATE = timedelta(minutes=10)
-#: How long profiles are kept that are not measured any more; the most classes that are kept of a tenant.
-KEPT = timedelta(days=90)
-CLASSES_MOST = 1_000
 _MEASURES = [
     GPU_MEASURES.index(name)
     for name in ("utilisation_percent", "memory_utilisation_percent", "memory_used_bytes")
@@ -86,11 +83,6 @@ def _ran_throughout(attempt: Attempt, minute: datetime) -> bool:
     if attempt.running_at is None or minute < attempt.running_at + WARM_UP:
         return False
     return minute + MINUTE <= min(ends, default=minute + MINUTE)
-
-
-def prune_class_profiles() -> None:
-    """Forget what has not been measured for long."""
-    ClassProfile.objects.filter(updated_at__lt=database_now() - KEPT).delete()
 
 
 @transaction.atomic
@@ -160,8 +152,7 @@ def _write(job: Job, known: ProfileReport) -> None:
         defaults={"profile": _columns(known.profile), "updated_at": database_now()},
     )
     if created:
-        oldest = ClassProfile.objects.filter(tenant_id=job.tenant_id).order_by("-updated_at", "-id")
-        ClassProfile.objects.filter(id__in=oldest.values("id")[CLASSES_MOST:]).delete()
+        make_room(ClassProfile, job.tenant_id)
         return
     row = ClassProfile.objects.select_for_update().filter(id=there.id).first()
     if row is not None:

@@ -36,15 +36,15 @@ from scheduler.core.perf.throughput import (
 from scheduler.models.attempts import AllocatedGpu, Attempt, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu
-from scheduler.models.throughputs import SpeedMeasurement
+from scheduler.models.throughputs import ClassProfile, CpuSensitivity, SpeedMeasurement
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from scheduler.wiring.clock import database_now
 
 LEAST_SECONDS = 10.0
 LEAST_ALONE_SECONDS = 60.0
-#: The most settings of a tenant: the one measured longest ago makes room. Jobs that are all named differently
-#: make as many.
-MOST_SETTINGS_PER_TENANT = 1_000
+#: The most rows of a tenant in each table: the one measured longest ago makes room. Jobs that are all named
+#: differently make as many.
+MOST_PER_TENANT = 1_000
 #: What is no longer measured.
 KEPT = timedelta(days=90)
 
@@ -64,7 +64,7 @@ def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
     if seconds < (LEAST_SECONDS if is_last else WINDOW_SECONDS):
         return
     attempt.measured_at = newest.at
-    rate = (_count(newest) - _count(begin)) / seconds
+    rate = (count_of(newest) - count_of(begin)) / seconds
     if rate <= 0 or problem_with(rate):
         return
     now = database_now()
@@ -81,8 +81,15 @@ def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
 
 
 def prune_measurements() -> None:
-    """Forget what has not been measured for long."""
-    SpeedMeasurement.objects.filter(updated_at__lt=database_now() - KEPT).delete()
+    """Forget what has not been measured, or asked for, in a long time."""
+    for kind in (SpeedMeasurement, ClassProfile, CpuSensitivity):
+        kind.objects.filter(updated_at__lt=database_now() - KEPT).delete()
+
+
+def make_room(kind: type[SpeedMeasurement | ClassProfile | CpuSensitivity], tenant_id: int) -> None:
+    """Delete the oldest measurements of a tenant beyond the most that it may have of a kind."""
+    oldest = kind.objects.filter(tenant_id=tenant_id).order_by("-updated_at", "-id")
+    kind.objects.filter(id__in=list(oldest.values_list("id", flat=True)[MOST_PER_TENANT:])).delete()
 
 
 def fewest_nodes(replicas: list[int], node_gpus: int) -> int:
@@ -111,7 +118,8 @@ def _begin(attempt: Attempt, *, tells_samples: bool) -> ProgressPoint | None:
     return first and points.filter(at__gte=first.at + timedelta(seconds=WARM_UP_SECONDS)).first()
 
 
-def _count(point: ProgressPoint) -> float:
+def count_of(point: ProgressPoint) -> float:
+    """Return the samples that had been done with a line, or the steps where it tells no samples."""
     return point.step if point.samples is None else point.samples
 
 
@@ -211,7 +219,7 @@ def _record(
         defaults={"average": rate, "updated_at": now},
     )
     if created:
-        _make_room(job.tenant_id)
+        make_room(SpeedMeasurement, job.tenant_id)
         return
     row = SpeedMeasurement.objects.select_for_update().filter(id=there.id).first()
     if row is None:
@@ -239,8 +247,3 @@ def _setting(attempt: Attempt) -> Setting:
         spread=attempt.parts.count() > needed,
         gpu_limit=gpu_limit(attempt.job) or WHOLE_GPU,
     )
-
-
-def _make_room(tenant_id: int) -> None:
-    oldest = SpeedMeasurement.objects.filter(tenant_id=tenant_id).order_by("-updated_at", "-id")
-    SpeedMeasurement.objects.filter(id__in=oldest.values("id")[MOST_SETTINGS_PER_TENANT:]).delete()
