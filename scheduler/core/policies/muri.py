@@ -13,8 +13,9 @@ that is in no group that fits waits. Deviations:
 - The paper's executor lets the jobs of a group wait for each other at each stage. Here they run at the same
   time, and the hardware interleaves them: stages determine which jobs share, and not how fast they are then.
 - Groups are made again at most once in `interval_seconds`, when idle GPUs do not suffice for a waiting job,
-  or when those that share would fit alone; the published code does so at every arrival and end. In between
-  idle GPUs go to the first job, and what is left of a group runs on.
+  when those that share would fit alone, or when a group turns out to be slower than its jobs by turns; the
+  published code does so at every arrival and end. In between idle GPUs go to the first job, and what is left
+  of a group runs on.
 - When jobs that run together come into several groups, the first group keeps the GPUs if its other jobs wait:
   these join, and the jobs of other groups leave. A group of jobs that run apart stops first, all of it, and
   starts in a later round. Until its jobs have stopped nothing else starts, for `HOLD_SECONDS` at most.
@@ -130,13 +131,16 @@ class _State:
         return Outcome(grants=tuple(grants), queue=tuple(queue))
 
     def has_to_regroup(self, calm: Outcome) -> bool:
-        """Whether a job waits without success, or those that share would fit alone."""
+        """Whether a job waits without success, or those that share should not or would fit alone."""
         if self.coming:
             return False
         if calm.queue:
             return True
-        if all(len(held.jobs) == 1 for held in self.view.running.values()):
+        sharing = {held.jobs for held in self.view.running.values() if len(held.jobs) > 1}
+        if not sharing:
             return False
+        if any(not self._may_share(jobs) for jobs in sharing):
+            return True
         room = _Room(self.view.capacity)
         jobs = sorted(self.view.jobs.values(), key=lambda job: len(room.models_of(job)))
         return all([room.take(room.models_of(job), job.gpus) for job in jobs])
@@ -270,6 +274,10 @@ class _State:
     def _is_running(self, group: Group) -> bool:
         running = self.view.running.get(group[0])
         return running is not None and set(running.jobs) == set(group)
+
+    def _may_share(self, jobs: Group) -> bool:
+        """Whether those that run together may go on so, by what was measured since they were grouped."""
+        return self.co_location.may_share([self.view.jobs[job] for job in jobs])
 
     def _shape(self, job: Job) -> Hashable:
         """Return what jobs have in common that may share GPUs; a job without stages shares with no other."""

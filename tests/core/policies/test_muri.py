@@ -147,6 +147,28 @@ def test_three_that_harm_each_other_are_in_no_group_though_any_two_get_along() -
     assert started(decide(replace(snapshot, group_speeds=(harmless,)))) == [(1, 2, 3)]
 
 
+def test_a_running_group_is_broken_up_once_it_was_measured_to_be_slow() -> None:
+    """Two GPUs, two groups and an empty queue: only what was measured meanwhile says that one has to part."""
+    jobs = [
+        job(number, STORAGE if number % 2 else GPU, application="abcd"[number - 1]) for number in range(1, 5)
+    ]
+    loop = VirtualLoop(world(*jobs), dict.fromkeys(range(1, 5), 1e6))
+    loop.step()
+    together = {running.jobs for running in loop.snapshot.running}
+    assert sorted(len(group) for group in together) == [2, 2]
+    assert not [action for _ in range(100) for action in loop.step().actions]
+    slow = next(group for group in together if 4 in group)
+    applications = tuple(sorted(each.application for each in jobs if each.id in slow))
+    harm = PairSpeeds(applications=applications, gpus=1, gpu_model="V100", speeds=(0.4, 0.5))
+    loop.snapshot = replace(loop.snapshot, pair_speeds=(harm,))
+    for _ in range(200):
+        loop.step()
+    now = [running.jobs for running in loop.snapshot.running]
+    # Each has another partner.
+    assert slow not in now
+    assert sorted(job for group in now for job in group) == [1, 2, 3, 4]
+
+
 def test_what_is_known_not_to_fit_into_memory_does_not_share() -> None:
     node = make_node(1, gpus=1)
     node = replace(node, gpus=tuple(replace(gpu, memory_bytes=16 * GIB) for gpu in node.gpus))
