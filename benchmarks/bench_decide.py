@@ -1,7 +1,7 @@
 """Time decide(): one round over 1,000 and 10,000 GPUs with 10,000 jobs in 200 virtual clusters.
 
     python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0] [--cells]
-                                      [--clusters 200] [--policy fifo] [--candidates 1000]
+                                      [--clusters 200] [--policy fifo] [--candidates 1000] [--automatic]
 
 Three kinds of rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed
 by the thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and
@@ -12,7 +12,9 @@ jobs end and what was decided is carried out. All facts come as new objects, as 
 With --cells the same is timed beside it with every guarantee divided by cells, nodes first. With --policy
 another policy serves all views, jobs are of 26 kinds whose speeds on the models differ, and one more is
 timed: *later*, six minutes and a second after the cold one, when the leases of policies that give any end.
-With --candidates so many of the jobs name the nodes on which alone they may run, each of them others.
+With --candidates that many of the jobs name the nodes on which alone they may run, each of them others. With
+--automatic all jobs leave their CPUs and memory to the platform, and three quarters of them are faster with
+more than their proportional share.
 
 Times are of one core's processor time, so that neighbours on the machine do not count. Two floors are printed
 beside them: reading each fact of the same snapshot once in plain Python, below which no round in this
@@ -33,6 +35,7 @@ from dataclasses import replace
 
 from machine import describe_machine
 
+from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.codec import dumps_snapshot
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import (
@@ -127,6 +130,20 @@ def with_candidates(cold: Snapshot, count: int, seed: int) -> Snapshot:
     for place in dice.sample(range(len(jobs)), min(count, len(jobs))):
         only = tuple(dice.sample(names, min(dice.randint(4, 16), len(names))))
         jobs[place] = replace(jobs[place], nodes=Candidates(only=only))
+    return replace(cold, jobs=tuple(jobs))
+
+
+def with_automatic(cold: Snapshot, seed: int) -> Snapshot:
+    """The same with jobs of 26 kinds that leave CPUs and memory to the platform (Synergy's TUNE)."""
+    dice = random.Random(seed)
+    kinds = [
+        Auto(sensitivity=Sensitivity(by_cpus=((6.0, 0.5), (dice.choice((8.0, 13.0, 18.0, 24.0)), 1.0))))
+        for _ in range(26)
+    ]
+    jobs = []
+    for job in cold.jobs:
+        task = replace(job.tasks[0], cpus=0.0, memory_bytes=0, auto=dice.choice(kinds))
+        jobs.append(replace(job, tasks=(task,)))
     return replace(cold, jobs=tuple(jobs))
 
 
@@ -267,6 +284,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cells", action="store_true")
     parser.add_argument("--candidates", type=int, default=0, metavar="JOBS")
+    parser.add_argument("--automatic", action="store_true")
     parser.add_argument("--policy", help="serves every view, instead of fifo")
     options = parser.parse_args()
     print(describe_machine())
@@ -278,6 +296,8 @@ def main() -> None:
         cold = make_cold(gpus, options.jobs, options.clusters, options.seed)
         if options.candidates:
             cold = with_candidates(cold, options.candidates, options.seed)
+        if options.automatic:
+            cold = with_automatic(cold, options.seed)
         if options.policy:
             cold = served_by(options.policy, cold, options.seed)
         plan = report(f"{gpus} GPUs, cold", cold, options.runs)

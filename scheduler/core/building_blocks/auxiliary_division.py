@@ -218,43 +218,47 @@ class _Room:
     def __init__(self, free: Mapping[Node, Amounts], claims: Sequence[Claim], given: Sequence[Given]) -> None:
         self._left = {part.node: list(free[part.node]) for claim in claims for part in claim.parts}
         for claim, its in zip(claims, given, strict=True):
-            self._add(claim, its, 1)
+            for part, amounts in zip(claim.parts, its, strict=True):
+                self._take(part, (0.0, 0.0), amounts)
 
-    def _add(self, claim: Claim, given: Given, sign: int) -> None:
-        for part, amounts in zip(claim.parts, given, strict=True):
-            left, taken = self._left[part.node], part.of_node(amounts)
-            left[0] -= sign * taken[0]
-            left[1] -= sign * taken[1]
+    def _take(self, part: Part, has: Amounts, to: Amounts) -> None:
+        left, held, taken = self._left[part.node], part.of_node(has), part.of_node(to)
+        left[0] += held[0] - taken[0]
+        left[1] += held[1] - taken[1]
 
-    def has(self, part: Part, amounts: Amounts) -> bool:
-        """Whether replicas can have these amounts of their node."""
-        left, taken = self._left[part.node], part.of_node(amounts)
-        return all(
-            [want <= have + _ROUNDING * max(want, 1.0) for want, have in zip(taken, left, strict=True)]
-        )
+    def has(self, part: Part, to: Amounts, has: Amounts = (0.0, 0.0)) -> bool:
+        """Whether replicas can have these amounts of their node instead of what they have."""
+        left, held = self._left[part.node], part.of_node(has)
+        cpus, memory = part.of_node(to)
+        return cpus <= left[0] + held[0] + _ROUNDING * max(cpus, 1.0) and memory <= left[1] + held[
+            1
+        ] + _ROUNDING * max(memory, 1.0)
 
     def change(self, claim: Claim, given: Given, to: Given, *, anyhow: bool = False) -> bool:
         """Give a claim other amounts, `anyhow` or where there is room on all its nodes; whether it did."""
-        self._add(claim, given, -1)
-        fits = anyhow or all([self.has(part, amounts) for part, amounts in zip(claim.parts, to, strict=True)])
-        if fits:
-            given[:] = to
-        self._add(claim, given, 1)
-        return fits
+        changes = list(zip(claim.parts, given, to, strict=True))
+        if not anyhow and not all([self.has(part, new, old) for part, old, new in changes]):
+            return False
+        for part, old, new in changes:
+            self._take(part, old, new)
+        given[:] = to
+        return True
 
     def raise_to_best(self, claim: Claim, given: Given) -> None:
         """Bring a claim as near to what it is fastest with as its nodes have room for, on all alike: a
         gang is as fast as its slowest replica."""
         for axis in (0, 1):
             best = claim.best[axis]
+            if best == inf:
+                continue
             ways: list[float] = []
             for part, amounts in zip(claim.parts, given, strict=True):
                 lacking = part.of_node((best - amounts[axis],) * 2)[axis]
-                if 0 < lacking < inf:
+                if lacking > 0:
                     ways.append(max(self._left[part.node][axis], 0.0) / lacking)
-            if not ways:
+            way = min(1.0, *ways) if ways else 0.0
+            if not way:
                 continue
-            way = min(1.0, *ways)
             raised: Given = []
             for amounts in given:
                 more = [*amounts]

@@ -19,7 +19,6 @@ from scheduler.core.building_blocks.auxiliary_division import (
     Node,
     Part,
     best_of,
-    tasks_of,
 )
 from scheduler.core.fitting.demand import needs_held
 from scheduler.core.model import wording
@@ -48,8 +47,9 @@ def auxiliary_shares(
     free = _free(facts, {node for each in placed.values() for node in each.nodes if node}, after)
     claims: list[Claim] = []
     owners: list[tuple[JobId, list[list[int]]]] = []
+    best: dict[int, Amounts] = {}
     for job in _in_order(outcomes, placed):
-        for claim, ranks in _claims(facts, facts.jobs[job], placed[job]):
+        for claim, ranks in _claims(facts, facts.jobs[job], placed[job], best):
             claims.append(claim)
             owners.append((job, ranks))
     given = DIVISIONS.get(facts.frame.auxiliary, DIVISIONS[TUNE])(free, claims)
@@ -126,7 +126,9 @@ def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict
             continue
         for job in each.jobs:
             known = facts.jobs.get(job)
-            for need, place in zip(needs_held(known, each.gpus) if known else (), each.nodes, strict=False):
+            if known is None or not any([task.cpus or task.memory_bytes for task in known.tasks]):
+                continue
+            for need, place in zip(needs_held(known, each.gpus), each.nodes, strict=False):
                 if place in left:
                     left[place][0] -= need.cpus
                     left[place][1] -= need.memory_bytes
@@ -140,25 +142,40 @@ def _in_order(outcomes: Sequence[ViewOutcome], placed: Mapping[JobId, object]) -
     return [job for job in dict.fromkeys([*granted, *sorted(placed)]) if job in placed]
 
 
-def _claims(facts: Facts, job: Job, placed: _Placed) -> Iterable[tuple[Claim, list[list[int]]]]:
-    """Yield a claim for each task that leaves something to the platform, and its ranks by part."""
-    ranks: dict[int, dict[Node, list[int]]] = {}
-    tasks = tasks_of(job, len(placed.nodes))
-    for rank, ((number, task), node) in enumerate(zip(tasks, placed.nodes, strict=False)):
-        if task.auto is not None and node is not None:
-            ranks.setdefault(number, {}).setdefault(node, []).append(rank)
-    for number, by_node in ranks.items():
-        task = job.tasks[number]
-        parts = [
-            Part(node, len(members), _proportional(facts, task, node, placed), placed.turns)
-            for node, members in by_node.items()
-        ]
-        # If some node does not state how much it has of one, no replica has a share or a limit of it there.
-        cpus, memory = [
-            best if all([part.proportional[axis] for part in parts]) else 0.0
-            for axis, best in enumerate(best_of(task))
-        ]
-        yield Claim(tuple(parts), (cpus, memory)), list(by_node.values())
+def _claims(
+    facts: Facts, job: Job, placed: _Placed, known: dict[int, Amounts]
+) -> Iterable[tuple[Claim, list[list[int]]]]:
+    """Yield a claim for each task that leaves something to the platform, and its ranks by part.
+
+    `known` has by identity of `Task.auto`, which many jobs have in common, with how much it is fastest.
+    """
+    first = 0
+    for task in job.tasks:
+        # An elastic gang, which has one task, may have fewer or more replicas than that.
+        end = first + task.replicas if len(job.tasks) > 1 else len(placed.nodes)
+        if task.auto is not None:
+            ranks: dict[Node, list[int]] = {}
+            for rank in range(first, min(end, len(placed.nodes))):
+                if (node := placed.nodes[rank]) is not None:
+                    ranks.setdefault(node, []).append(rank)
+            if ranks:
+                parts = tuple(
+                    [
+                        Part(node, len(members), _proportional(facts, task, node, placed), placed.turns)
+                        for node, members in ranks.items()
+                    ]
+                )
+                best = known.get(id(task.auto))
+                if best is None:
+                    best = known[id(task.auto)] = best_of(task)
+                # If some node does not state how much it has of one, no replica has a share or a limit of it
+                # there.
+                cpus, memory = [
+                    amount if all([part.proportional[axis] for part in parts]) else 0.0
+                    for axis, amount in enumerate(best)
+                ]
+                yield Claim(parts, (cpus, memory)), list(ranks.values())
+        first = end
 
 
 def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amounts:
@@ -180,7 +197,7 @@ def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amou
 def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
     """Return why replicas have less than they are owed; empty: they have not."""
     short = [
-        min(desired, fair) > 0 and has < min(desired, fair) * _NOTICED
+        has < fair * _NOTICED and desired > 0 and has < desired * _NOTICED
         for has, fair, desired in zip(given, part.proportional, best, strict=True)
     ]
     if not any(short):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from scheduler.core.building_blocks.auxiliary_division import speed_with
 from scheduler.core.fitting.demand import needs_held
+from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Gpu, GpuId, JobId, Node, NodeId, Running, Snapshot
@@ -34,6 +35,8 @@ def check_auxiliary(
     given: dict[NodeId, list[float]] = {}
     for job in snapshot.jobs:
         replicas = placed.get(job.id) or (kept[job.id].replicas if job.id in kept else ())
+        if not replicas:
+            continue
         share = plan.shares.get(job.id)
         if share is None:
             amounts = [(need.cpus, need.memory_bytes) for need in needs_held(job, sum(map(len, replicas)))]
@@ -42,7 +45,8 @@ def check_auxiliary(
         else:
             among = sharers[job.id] if turns[job.id] else 1
             amounts = [(cpus / among, memory) for cpus, memory in share.replicas]
-            if speed_with(job, share) < 1 - _ROUNDING and not share.message:
+            # No replica is slower with more.
+            if _has_less(share) and not share.message and speed_with(job, share) < 1 - _ROUNDING:
                 raise PlanError(f"job {job.id} is slower than with its part of the CPUs and memory")
         for replica, amount in zip(replicas, amounts, strict=False):
             node = next((where[gpu][0] for gpu in replica if gpu in where), None)
@@ -56,3 +60,15 @@ def check_auxiliary(
             left = max(has - stated.get(node.id, (0.0, 0.0))[axis], 0.0)
             if has and shared > left * (1 + _ROUNDING) + _ROUNDING:
                 raise PlanError(f"{shared:g} {what} of node {node.name} are shared out, of {left:g}")
+
+
+def _has_less(share: AuxiliaryShare) -> bool:
+    """Whether some replica has less of something than the part of its node that its GPUs are."""
+    return any(
+        [
+            0 < cpus < fair_cpus or 0 < memory < fair_memory
+            for (cpus, memory), (fair_cpus, fair_memory) in zip(
+                share.replicas, share.proportional, strict=False
+            )
+        ]
+    )
