@@ -104,6 +104,9 @@ dashboard: frontend/dist/index.html ## Build the dashboard
 
 docs: site/index.html ## Build the documentation that the server shows at /docs/
 
+screenshots: setup-dev ## Take the pictures of README and docs again, of a platform that is started for it
+	$(VENV)/python -m scripts.screenshots
+
 schema: setup-dev ## Write what is made of declarations: the job specification's files, what documents say of reasons and measures, the API's schema, the clients' types
 	@mkdir -p $(dir $(API_SCHEMA))
 	DJANGO_SETTINGS_MODULE=controlplane.settings_offline $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)

@@ -74,7 +74,7 @@ TIERS = (
     Tier(
         "core",
         "tests/core tests/simulation tests/test_layout.py tests/test_generated.py tests/test_prose.py"
-        " tests/test_documentation.py",
+        " tests/test_documentation.py tests/test_glossary.py tests/test_screenshots.py",
     ),
     Tier("up", "tests/up tests/slurm"),
     Tier(DASHBOARD),

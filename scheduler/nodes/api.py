@@ -23,6 +23,7 @@ from scheduler.nodes.services.managing import (
 from scheduler.wiring.rest import RepresentedList
 from tenants.api.answers import created
 from tenants.api.editions import Edited
+from tenants.api.queries import ByName
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
@@ -51,6 +52,7 @@ class Nodes(RepresentedList):
     queryset = Node.objects.none()
     serializer_class = schemas.Node
     ordering = "name"
+    filterset_class = ByName
     represent = staticmethod(representations.nodes)
 
     def get_queryset(self) -> QuerySet[Node]:

@@ -35,6 +35,7 @@ from scheduler.wiring.rest import RepresentedList
 from scheduler.wiring.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.answers import created
 from tenants.api.editions import Edited
+from tenants.api.queries import ByName
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
@@ -124,6 +125,7 @@ class VirtualClusters(RepresentedList):
     queryset = VirtualCluster.objects.none()
     serializer_class = schemas.VirtualCluster
     ordering = "name"
+    filterset_class = ByName
     represent = staticmethod(representations.virtual_clusters)
 
     def get_queryset(self) -> QuerySet[VirtualCluster]:

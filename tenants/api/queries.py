@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from django.db.models import QuerySet
+from django_filters import rest_framework as filters
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -34,6 +35,12 @@ def refuse_unknown(request: Request, known: Collection[str]) -> None:
 def _expected(name: str, known: Collection[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return near[0] if near else ", ".join(sorted(known)) or "none"
+
+
+class ByName(filters.FilterSet):
+    """Finds objects by a part of their name, in upper or lower case: a search field needs no whole list."""
+
+    q = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Part of the name.")
 
 
 class FilterBackend(DjangoFilterBackend):

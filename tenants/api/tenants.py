@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
@@ -117,12 +118,26 @@ class Quota(StrictSerializer):
         return limits
 
 
+class TenantFilter(filters.FilterSet):
+    q = filters.CharFilter(method="by_text", help_text="Part of the name or the title.")
+
+    def by_text(self, tenants: QuerySet[Tenant], name: str, value: str) -> QuerySet[Tenant]:
+        return tenants.filter(Q(name__icontains=value) | Q(title__icontains=value))
+
+
+class MemberFilter(filters.FilterSet):
+    q = filters.CharFilter(
+        field_name="user__username", lookup_expr="icontains", help_text="Part of the user name."
+    )
+
+
 class TenantsView(ListAPIView[Tenant]):
     """The caller's tenants, the newest first; operators see all."""
 
     scope = Scope.OPERATE
     serializer_class = TenantOutput
     queryset = Tenant.objects.none()
+    filterset_class = TenantFilter
 
     def get_queryset(self) -> QuerySet[Tenant]:
         tenants = viewer(self.request).tenants()
@@ -177,6 +192,7 @@ class MembersView(ListAPIView[Membership]):
 
     serializer_class = MemberOutput
     queryset = Membership.objects.none()
+    filterset_class = MemberFilter
 
     def get_queryset(self) -> QuerySet[Membership]:
         tenant = tenant_get(viewer(self.request), self.kwargs["name"])

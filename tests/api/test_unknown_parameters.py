@@ -19,7 +19,7 @@ def operator():
         ("/jobs?submitted_after=2026-11-01", "submitted_by"),
         ("/jobs/counts?stat=queued", "state"),
         ("/jobs?ordering=-gpus", "array, cursor, ended_since"),
-        ("/nodes?q=bed", "cursor, page_size"),
+        ("/nodes?name=bed", "cursor, page_size, q"),
         ("/events?tennant=red", "tenant"),
         ("/jobs/usage?user=ann", "cursor, page_size, tenant"),
         ("/market/offers?vc=red", ""),

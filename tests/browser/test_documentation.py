@@ -11,7 +11,8 @@ pytestmark = pytest.mark.browser
 def test_help_opens_the_page_that_explains_this_one_and_searches_all(open_page) -> None:
     page = open_page("vera", "/cells")
     with page.context.expect_page() as opened:
-        page.get_by_role("navigation", name="Main").get_by_role("link", name="Help").click()
+        page.get_by_role("button", name="Help").click()
+        page.get_by_role("link", name="Help for this page").click()
     expect(opened.value.get_by_role("heading", name=re.compile("^Cells"), level=1)).to_be_visible()
     docs = page.context.new_page()
     wrong: list[str] = []

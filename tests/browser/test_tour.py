@@ -122,6 +122,7 @@ def test_it_is_skipped_at_once_comes_back_nowhere_and_goes_on_from_the_navigatio
     assert not [name for name in loaded if "/tour-" in name], "those who saw it load nothing of it"
     assert [name for name in loaded if "/assets/" in name]
 
+    page.get_by_role("button", name="Help").click()
     page.get_by_role("button", name="Tour").click()
     expect(page.get_by_role("dialog", name="GPUs of your tenants")).to_be_visible()
     expect(page.get_by_role("heading", name="Overview", include_hidden=True)).to_be_visible()

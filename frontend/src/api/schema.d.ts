@@ -19310,6 +19310,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Results in one page. */
                 page_size?: number;
+                /** @description Part of the name. */
+                q?: string;
             };
             header?: never;
             path?: never;
@@ -23229,6 +23231,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Results in one page. */
                 page_size?: number;
+                /** @description Part of the name or the title. */
+                q?: string;
             };
             header?: never;
             path?: never;
@@ -24573,6 +24577,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Results in one page. */
                 page_size?: number;
+                /** @description Part of the user name. */
+                q?: string;
             };
             header?: never;
             path: {
@@ -27642,6 +27648,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Results in one page. */
                 page_size?: number;
+                /** @description Part of the name. */
+                q?: string;
             };
             header?: never;
             path?: never;

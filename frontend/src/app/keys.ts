@@ -2,17 +2,24 @@
 
 import { useEffect, useEffectEvent } from "react";
 
-import { helpFor } from "@/app/help";
+import { isTyping, pressed } from "@/ui/keys";
 
-/** Ctrl-K opens the palette, "?" the help of the page, unless somebody is typing. */
-export function usePaletteKeys(open: () => void): void {
+interface Acts {
+  goTo: () => void;
+  help: () => void;
+}
+
+/** Acts on the keys of every page; while a user types, only on those with Ctrl. */
+export function usePageKeys({ goTo, help }: Acts): void {
   const act = useEffectEvent((event: KeyboardEvent) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
-      event.preventDefault();
-      open();
-    } else if (event.key === "?" && !isTyping(event.target)) {
-      window.open(helpFor(window.location.pathname), "_blank", "noreferrer");
-    }
+    const key = pressed("everywhere", event);
+    if (key === undefined || (key !== "goTo" && isTyping(event.target))) return;
+    if (key === "goTo") goTo();
+    else if (key === "help") help();
+    else if (key === "search") search(goTo);
+    // A dialog, a menu and the tour close themselves.
+    else return;
+    event.preventDefault();
   });
   useEffect(() => {
     const listener = (event: KeyboardEvent) => act(event);
@@ -21,6 +28,11 @@ export function usePaletteKeys(open: () => void): void {
   }, []);
 }
 
-function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("input, textarea, select, [contenteditable]") !== null;
+/** Put the focus into the search field of the page; `otherwise` where it has none. */
+function search(otherwise: () => void): void {
+  // A page in a dialog has its own.
+  if (document.querySelector("[role=dialog], [role=alertdialog]")) return;
+  const field = document.querySelector<HTMLInputElement>("main input[type=search]");
+  if (field) field.focus();
+  else otherwise();
 }

@@ -1,25 +1,22 @@
 import { Link, useRouterState } from "@tanstack/react-router";
-import { CircleHelp, Footprints, Plus, Search } from "lucide-react";
+import { Plus, Search } from "lucide-react";
 import { useState } from "react";
 
-import { helpFor } from "@/app/help";
-import { isAt, type Place, placesOf } from "@/app/places";
+import { type Area, areasOf, besides, isAt } from "@/app/places";
 import { useSession } from "@/components/session";
 import { Button, buttonClass } from "@/ui/button";
+import { KEYS, shownKeys } from "@/ui/keys";
 import styles from "@/app/shell.module.css";
 
 interface NavigationProps {
   onNavigate?: () => void;
   /** Opens the palette; the drawer of a small screen has none. */
   onSearch?: () => void;
-  onTour: () => void;
 }
 
-export function Navigation({ onNavigate, onSearch, onTour }: NavigationProps) {
-  const path = useRouterState({ select: (state) => state.location.pathname });
-  const places = placesOf(useSession());
-  const of = (group: Place["group"]) => places.filter((place) => place.group === group);
-  const operate = of("operate");
+export function Navigation({ onNavigate, onSearch }: NavigationProps) {
+  const path = usePath();
+  const { all, operate } = areasOf(useSession());
   return (
     <>
       <Link to="/submit" className={buttonClass("primary")} onClick={onNavigate}>
@@ -28,66 +25,46 @@ export function Navigation({ onNavigate, onSearch, onTour }: NavigationProps) {
       </Link>
       {onSearch && (
         <Button icon={<Search size={15} aria-hidden />} className={styles.search} onClick={onSearch}>
-          Go to <kbd>Ctrl K</kbd>
+          Go to <kbd>{shownKeys(KEYS.everywhere.goTo)}</kbd>
         </Button>
       )}
       <nav aria-label="Main" className={styles.nav}>
-        <Places places={of("daily")} onNavigate={onNavigate} />
-        <Fold title="More" places={of("more")} path={path} onNavigate={onNavigate} />
-        {operate.length > 0 && (
-          <Fold title="Operate" places={operate} path={path} isOpenAtFirst onNavigate={onNavigate} />
-        )}
-        <a href={helpFor(path)} target="_blank" rel="noreferrer" className={styles.place} onClick={onNavigate}>
-          <CircleHelp size={16} aria-hidden />
-          Help
-        </a>
-        <button
-          type="button"
-          className={styles.place}
-          onClick={() => {
-            onNavigate?.();
-            onTour();
-          }}
-        >
-          <Footprints size={16} aria-hidden />
-          Tour
-        </button>
+        <Areas areas={all} path={path} onNavigate={onNavigate} />
+        {operate.length > 0 && <Operate areas={operate} path={path} onNavigate={onNavigate} />}
       </nav>
     </>
   );
 }
 
-interface PlacesProps {
-  places: readonly Place[];
+interface AreasProps {
+  areas: readonly Area[];
+  path: string;
   onNavigate: (() => void) | undefined;
 }
 
-function Places({ places, onNavigate }: PlacesProps) {
-  return places.map(({ to, label, icon: Icon }) => (
-    <Link
-      key={to}
-      to={to}
-      className={styles.place}
-      activeProps={{ "data-active": "", "aria-current": "page" }}
-      activeOptions={{ exact: to === "/", includeSearch: false }}
-      onClick={onNavigate}
-    >
-      <Icon size={16} aria-hidden />
-      {label}
-    </Link>
-  ));
+function Areas({ areas, path, onNavigate }: AreasProps) {
+  return areas.map((area) => {
+    const { to, label, icon: Icon } = area;
+    return (
+      <Link
+        key={to}
+        to={to}
+        className={styles.place}
+        data-active={isAt(path, area) || undefined}
+        aria-current={path === to ? "page" : isAt(path, area) ? "true" : undefined}
+        onClick={onNavigate}
+      >
+        <Icon size={16} aria-hidden />
+        {label}
+      </Link>
+    );
+  });
 }
 
-interface FoldProps extends PlacesProps {
-  title: string;
-  path: string;
-  isOpenAtFirst?: boolean;
-}
-
-/** Places that can be folded away; the one that is open stays in sight. */
-function Fold({ title, places, path, isOpenAtFirst = false, onNavigate }: FoldProps) {
-  const [isOpen, setOpen] = useState(isOpenAtFirst);
-  const isThere = places.some((place) => isAt(path, place));
+/** The operators' pages, which can be folded away; the one that is open stays in sight. */
+function Operate({ areas, path, onNavigate }: AreasProps) {
+  const [isOpen, setOpen] = useState(true);
+  const isThere = areas.some((area) => isAt(path, area));
   return (
     <details className={styles.fold} open={isOpen || isThere}>
       <summary
@@ -96,10 +73,26 @@ function Fold({ title, places, path, isOpenAtFirst = false, onNavigate }: FoldPr
           setOpen(!isOpen);
         }}
       >
-        {title}
+        Operate
       </summary>
-      <Places places={places} onNavigate={onNavigate} />
+      <Areas areas={areas} path={path} onNavigate={onNavigate} />
     </details>
+  );
+}
+
+/** Above a page, the other pages of its area. */
+export function Beside() {
+  const path = usePath();
+  const pages = besides(useSession(), path);
+  if (pages.length === 0) return null;
+  return (
+    <nav aria-label={`Pages of ${pages[0]?.label ?? ""}`} className={styles.beside}>
+      {pages.map(({ to, label }) => (
+        <Link key={to} to={to} aria-current={path === to ? "page" : undefined}>
+          {label}
+        </Link>
+      ))}
+    </nav>
   );
 }
 
@@ -110,4 +103,8 @@ export function Brand() {
       <span>Allotment</span>
     </Link>
   );
+}
+
+function usePath(): string {
+  return useRouterState({ select: (state) => state.location.pathname });
 }

@@ -1,73 +1,116 @@
-/** The pages that a person can go to from anywhere, by what they are there for. */
+/** The pages that a user can open from every page: areas in the navigation, and the pages of an area beside one another. */
 
 import {
   Activity,
-  BookOpen,
-  Boxes,
   CalendarDays,
-  ChartPie,
   Contact,
-  FileClock,
-  Gauge,
-  Handshake,
   KeyRound,
   LayoutGrid,
   ListTree,
   type LucideIcon,
-  ScrollText,
   Server,
-  ShieldAlert,
   Timer,
-  UserRound,
   Users,
 } from "lucide-react";
 
 import type { Me } from "@/api/schema";
 
-/** What one does every day, what one looks up now and then, and what runs the platform. */
-export type Group = "daily" | "more" | "operate";
-
-interface Where {
+interface PageAt {
   to: string;
   label: string;
-  icon: LucideIcon;
-  group: Group;
-  /** Who may see it; everybody where it is left out. */
+  /** Whether a user may see it; every user may where it is left out. */
   isFor?: (me: Me) => boolean;
+}
+
+interface AreaOfPages extends PageAt {
+  icon: LucideIcon;
+  /** Its further pages. */
+  pages?: readonly PageAt[];
 }
 
 const isOperator = (me: Me) => me.is_operator;
 const isAdmin = (me: Me) => me.is_operator || me.tenants.some(({ role }) => role === "admin");
 
-const PLACES = [
-  { to: "/", label: "Overview", icon: LayoutGrid, group: "daily" },
-  { to: "/jobs", label: "Jobs", icon: Activity, group: "daily" },
-  { to: "/nodes", label: "Nodes", icon: Server, group: "daily" },
-  { to: "/virtual-clusters", label: "Virtual clusters", icon: ListTree, group: "daily" },
-  { to: "/failures", label: "Failures", icon: ShieldAlert, group: "daily" },
-  { to: "/calendar", label: "Calendar", icon: CalendarDays, group: "daily" },
-  { to: "/account", label: "Account", icon: UserRound, group: "daily" },
-  { to: "/tenants", label: "Tenants", icon: Users, group: "more" },
-  { to: "/cells", label: "Cells", icon: Boxes, group: "more" },
-  { to: "/sharing", label: "Sharing", icon: ChartPie, group: "more" },
-  { to: "/throughputs", label: "Throughputs", icon: Gauge, group: "more" },
-  { to: "/market", label: "Market", icon: Handshake, group: "more" },
-  { to: "/ledger", label: "Ledger", icon: BookOpen, group: "more" },
-  { to: "/events", label: "Events", icon: ScrollText, group: "more" },
-  { to: "/audit", label: "Audit log", icon: FileClock, group: "more", isFor: isAdmin },
-  // Rounds tell of all tenants' jobs, users and tokens are everybody's.
-  { to: "/users", label: "Users", icon: Contact, group: "operate", isFor: isOperator },
-  { to: "/rounds", label: "Rounds", icon: Timer, group: "operate", isFor: isOperator },
-  { to: "/tokens", label: "API tokens", icon: KeyRound, group: "operate", isFor: isOperator },
-] as const satisfies readonly Where[];
+/** The entries of the navigation: six for each role. Operators have a group of their own below. */
+const AREAS = [
+  { to: "/", label: "Overview", icon: LayoutGrid },
+  {
+    to: "/jobs",
+    label: "Jobs",
+    icon: Activity,
+    pages: [
+      { to: "/failures", label: "Failures" },
+      { to: "/throughputs", label: "Throughputs" },
+      { to: "/events", label: "Events" },
+    ],
+  },
+  {
+    to: "/nodes",
+    label: "Nodes",
+    icon: Server,
+    pages: [
+      { to: "/cells", label: "Cells" },
+      { to: "/sharing", label: "Sharing" },
+    ],
+  },
+  { to: "/calendar", label: "Calendar", icon: CalendarDays },
+  {
+    to: "/virtual-clusters",
+    label: "Virtual clusters",
+    icon: ListTree,
+    pages: [
+      { to: "/market", label: "Market" },
+      { to: "/ledger", label: "Ledger" },
+    ],
+  },
+  {
+    to: "/tenants",
+    label: "Tenants",
+    icon: Users,
+    pages: [{ to: "/audit", label: "Audit log", isFor: isAdmin }],
+  },
+] as const satisfies readonly AreaOfPages[];
 
-export type Place = (typeof PLACES)[number];
+// Rounds show all tenants' jobs; users and tokens are those of the whole platform.
+const OPERATE = [
+  { to: "/users", label: "Users", icon: Contact, isFor: isOperator },
+  { to: "/rounds", label: "Rounds", icon: Timer, isFor: isOperator },
+  { to: "/tokens", label: "API tokens", icon: KeyRound, isFor: isOperator },
+] as const satisfies readonly AreaOfPages[];
 
-export function placesOf(me: Me): Place[] {
-  return PLACES.filter((place) => !("isFor" in place) || place.isFor(me));
+/** What has a place of its own beside the navigation. */
+const BESIDE = [
+  { to: "/submit", label: "Submit a job" },
+  { to: "/account", label: "Account" },
+] as const satisfies readonly PageAt[];
+
+export type Area = (typeof AREAS)[number] | (typeof OPERATE)[number];
+export type Place = Area | Extract<Area, { pages: readonly unknown[] }>["pages"][number] | (typeof BESIDE)[number];
+
+const isSeen = (me: Me) => (page: Place) => !("isFor" in page) || page.isFor(me);
+
+/** Return the entries of the navigation: those of every user, and those of operators. */
+export function areasOf(me: Me): { all: readonly Area[]; operate: readonly Area[] } {
+  return { all: AREAS, operate: OPERATE.filter(isSeen(me)) };
 }
 
-/** Whether an address is the place's page, or one below it. */
-export function isAt(path: string, { to }: Place): boolean {
-  return path === to || (to !== "/" && path.startsWith(`${to}/`));
+/** Return the pages of the area that a page of this address belongs to, its first one included; none where it has one only. */
+export function besides(me: Me, path: string): readonly Place[] {
+  const area = AREAS.find((one) => pagesOf(one).some(({ to }) => to === path));
+  const pages = area ? pagesOf(area).filter(isSeen(me)) : [];
+  return pages.length > 1 ? pages : [];
+}
+
+/** Return every page that a user can open from every page. */
+export function placesOf(me: Me): readonly Place[] {
+  return [...[...AREAS, ...OPERATE].flatMap(pagesOf), ...BESIDE].filter(isSeen(me));
+}
+
+function pagesOf(area: Area): readonly Place[] {
+  return "pages" in area ? [area, ...area.pages] : [area];
+}
+
+/** Whether an address belongs to an area: it is one of its pages, or below one. */
+export function isAt(path: string, area: Area): boolean {
+  return pagesOf(area).some(({ to }) => path === to || (to !== "/" && path.startsWith(`${to}/`)));
 }

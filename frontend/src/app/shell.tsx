@@ -1,16 +1,18 @@
-import { Outlet, useRouterState } from "@tanstack/react-router";
+import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { Dialog } from "radix-ui";
-import { LogOut, Menu, X } from "lucide-react";
+import { LogOut, Menu, UserRound, X } from "lucide-react";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 
-import { Brand, Navigation } from "@/app/navigation";
-import { usePaletteKeys } from "@/app/keys";
+import { HelpMenu } from "@/app/help-menu";
+import { usePageKeys } from "@/app/keys";
+import { Beside, Brand, Navigation } from "@/app/navigation";
 import { useSession, useSignOut } from "@/components/session";
 import { useConnectionStatus } from "@/live/live";
 import { IconButton } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
 const Palette = lazy(async () => ({ default: (await import("@/app/palette")).Palette }));
+const KeyboardHelp = lazy(async () => ({ default: (await import("@/app/keyboard-help")).KeyboardHelp }));
 const Tour = lazy(async () => ({ default: (await import("@/app/tour/tour")).Tour }));
 
 /** The frame of every page: navigation, who is signed in, whether the page is live. */
@@ -18,12 +20,13 @@ export function Shell() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const main = useRef<HTMLElement>(null);
   const arrived = useRef(false);
-  const [isSearching, setSearching] = useState(false);
+  const [opened, open] = useState<"palette" | "keys" | null>(null);
   // At first it is offered on the overview: a page that was asked for by its address stays in sight.
   const isNew = !useSession().saw_tour;
   const [tour, setTour] = useState<"offered" | "open" | "closed">(isNew ? "offered" : "closed");
   const isTouring = tour === "open" || (tour === "offered" && path === "/");
-  usePaletteKeys(() => setSearching(true));
+  usePageKeys({ goTo: () => open("palette"), help: () => open("keys") });
+  const help = { onKeys: () => open("keys"), onTour: () => setTour("open") };
   // A new page starts at its top, and keyboard and screen reader users start in it.
   useEffect(() => {
     window.scrollTo(0, 0);
@@ -37,22 +40,23 @@ export function Shell() {
       </a>
       <aside className={styles.side}>
         <Brand />
-        <Navigation onSearch={() => setSearching(true)} onTour={() => setTour("open")} />
-        <Who />
+        <Navigation onSearch={() => open("palette")} />
+        <Who help={help} />
       </aside>
       <header className={styles.top}>
         <Brand />
         <div className={styles.topEnd}>
           <ConnectionMark />
-          <Drawer onTour={() => setTour("open")} />
+          <Drawer help={help} />
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} className={styles.main}>
+        <Beside />
         <Outlet />
       </main>
-      {isSearching && (
+      {opened && (
         <Suspense fallback={null}>
-          <Palette onClose={() => setSearching(false)} />
+          {opened === "palette" ? <Palette onClose={() => open(null)} /> : <KeyboardHelp onClose={() => open(null)} />}
         </Suspense>
       )}
       {isTouring && (
@@ -64,7 +68,13 @@ export function Shell() {
   );
 }
 
-function Drawer({ onTour }: { onTour: () => void }) {
+/** What the menu of help opens. */
+interface Help {
+  onKeys: () => void;
+  onTour: () => void;
+}
+
+function Drawer({ help }: { help: Help }) {
   const [open, setOpen] = useState(false);
   return (
     <Dialog.Root open={open} onOpenChange={setOpen}>
@@ -80,25 +90,30 @@ function Drawer({ onTour }: { onTour: () => void }) {
               <IconButton label="Close" icon={<X size={18} />} />
             </Dialog.Close>
           </div>
-          <Navigation onNavigate={() => setOpen(false)} onTour={onTour} />
-          <Who />
+          <Navigation onNavigate={() => setOpen(false)} />
+          <Who help={help} onLeave={() => setOpen(false)} />
         </Dialog.Content>
       </Dialog.Portal>
     </Dialog.Root>
   );
 }
 
-function Who() {
+function Who({ help, onLeave }: { help: Help; onLeave?: () => void }) {
   const me = useSession();
   const signOut = useSignOut();
   return (
     <div className={styles.who}>
       <ConnectionMark />
       <div className={styles.user}>
-        <div>
-          <strong>{me.user.username}</strong>
-          <span>{me.is_operator ? "Operator" : me.tenants.map((tenant) => tenant.name).join(", ")}</span>
-        </div>
+        <Link to="/account" title="Account" className={styles.account} onClick={onLeave}>
+          <UserRound size={16} aria-hidden />
+          <span>
+            <span className="visually-hidden">Account of </span>
+            <strong>{me.user.username}</strong>{" "}
+            <small>{me.is_operator ? "Operator" : me.tenants.map((tenant) => tenant.name).join(", ")}</small>
+          </span>
+        </Link>
+        <HelpMenu {...help} {...(onLeave && { onChoose: onLeave })} />
         <IconButton label="Sign out" icon={<LogOut size={16} />} onClick={() => signOut()} />
       </div>
     </div>

@@ -21,6 +21,7 @@ import { ArrowDown, ArrowUp } from "lucide-react";
 import { Fragment, type HTMLAttributes, type ReactNode, useState } from "react";
 
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { pressed } from "@/ui/keys";
 import { numeric, TableFrame } from "@/ui/layout";
 import { ShowMore, type Pages } from "@/ui/show-more";
 import styles from "@/ui/data-table.module.css";
@@ -230,15 +231,16 @@ function chosenBy<Row>(
       if (!isOwnUse && !window.getSelection()?.toString()) onChoose(row, false);
     },
     onKeyDown: (event) => {
-      const { key, target, currentTarget } = event;
+      const { target, currentTarget } = event;
       if (target !== currentTarget) return;
-      if (key === "Enter") {
+      const key = pressed("list", event);
+      if (key === "open") {
         event.preventDefault();
         onChoose(row, true);
-      } else if (key === "ArrowDown" || key === "ArrowUp") {
+      } else if (key) {
         event.preventDefault();
         const rows = [...(currentTarget.parentElement?.querySelectorAll<HTMLElement>(":scope > [data-row]") ?? [])];
-        const next = rows[rows.indexOf(currentTarget) + (key === "ArrowDown" ? 1 : -1)];
+        const next = rows[rows.indexOf(currentTarget) + (key === "next" ? 1 : -1)];
         next?.focus();
         // While a row is shown beside the table, that follows.
         if (chosen !== undefined) next?.click();

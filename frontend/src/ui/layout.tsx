@@ -41,11 +41,12 @@ interface PanelProps {
   /** Content reaches the edges: for tables. */
   flush?: boolean;
   className?: string | undefined;
+  id?: string;
 }
 
-export function Panel({ title, actions, children, flush = false, className }: PanelProps) {
+export function Panel({ title, actions, children, flush = false, className, id }: PanelProps) {
   return (
-    <section className={[styles.panel, className].filter(Boolean).join(" ")}>
+    <section id={id} className={[styles.panel, className].filter(Boolean).join(" ")}>
       {(title ?? actions) && (
         <header className={styles.panelHeader}>
           {title && <h2>{title}</h2>}

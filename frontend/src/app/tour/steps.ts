@@ -69,21 +69,20 @@ const QUEUE: Step = {
 const TENANTS: Step = {
   title: "Your tenant",
   text: "On the Tenants page you invite members, choose their roles, and set budgets and secrets.",
-  // Under a heading that may be folded.
-  find: () => shown('nav a[href="/tenants"]') ?? inNavigation("nav summary"),
+  find: () => inNavigation('nav a[href="/tenants"]'),
   isInNavigation: true,
 };
 
 const PALETTE: Step = {
   title: "Go anywhere",
-  text: "Ctrl-K opens this list on any page. Some letters of a name find a page, a job or a node.",
+  text: "Ctrl-K opens this list on any page. Some letters of a name find a page, a job, a node, a tenant, a user or a virtual cluster.",
   find: () => buttonOf("Go to"),
 };
 
 const DOCS: Step = {
   title: "Help and documentation",
-  text: "Help opens the documentation of the page that you are on. The Tour below it starts this tour again.",
-  find: () => inNavigation('nav a[href^="/docs/"]'),
+  text: "The menu of help has the documentation of the page that you are on, the glossary, the keys, and this tour.",
+  find: () => inNavigation('button[aria-label="Help"]'),
   isInNavigation: true,
 };
 

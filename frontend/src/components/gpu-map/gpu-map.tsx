@@ -14,6 +14,7 @@ import {
 } from "@/components/gpu-map/layout";
 import { type ColourBy, paintGarden, paintHighlight, plotColour, readPalette } from "@/components/gpu-map/paint";
 import { useNow } from "@/components/now";
+import { pressed } from "@/ui/keys";
 import { colour, useTheme } from "@/ui/theme";
 
 interface GpuMapProps {
@@ -23,7 +24,6 @@ interface GpuMapProps {
   preferredHeight?: number;
 }
 
-const DIRECTIONS: readonly string[] = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"] satisfies Direction[];
 
 /** Every GPU of the cluster, by rack and node, on one canvas; a second one carries the highlight. */
 export function GpuMap({ racks, colourBy, tenants, preferredHeight = 420 }: GpuMapProps) {
@@ -70,9 +70,10 @@ export function GpuMap({ racks, colourBy, tenants, preferredHeight = 420 }: GpuM
     else if (target) void navigate({ to: "/nodes/$name", params: { name: target.bed.bed.node.name } });
   };
   const press = (event: KeyboardEvent) => {
-    if (event.key === "Enter") goTo(hit);
-    if (event.key === "Escape") setAt(null);
-    if (!DIRECTIONS.includes(event.key)) return;
+    const key = pressed("map", event);
+    if (key === "open") goTo(hit);
+    if (key === "leave") setAt(null);
+    if (key !== "move") return;
     event.preventDefault();
     const plot = neighbour(layout, hit, event.key as Direction)?.plot;
     if (plot) setAt({ x: plot.x + plot.width / 2, y: plot.y + plot.height / 2 });

@@ -15,6 +15,7 @@ import {
 } from "@codemirror/view";
 import { useEffect, useRef } from "react";
 
+import { KEYS } from "@/ui/keys";
 import styles from "@/components/yaml/editor.module.css";
 
 export interface LineProblem {
@@ -73,7 +74,7 @@ const extensions = [
   EditorState.tabSize.of(2),
   yamlColours,
   EditorView.lineWrapping,
-  keymap.of([{ key: "Enter", run: insertNewlineKeepIndent }, ...historyKeymap]),
+  keymap.of([{ key: KEYS.editor.newLine.keys[0], run: insertNewlineKeepIndent }, ...historyKeymap]),
 ];
 
 /** A document as text, with each problem at its line. */

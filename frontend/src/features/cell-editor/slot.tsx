@@ -3,6 +3,7 @@ import { useId, useState, type ReactNode } from "react";
 import type { FieldProblem } from "@/api/schema";
 import { problemAt } from "@/features/cell-editor/problems";
 import { TextInput } from "@/ui/field";
+import { pressed } from "@/ui/keys";
 import styles from "@/features/cell-editor/editor.module.css";
 
 export interface SlotAttributes {
@@ -70,7 +71,7 @@ export function NameInput({ label, field, problems, value, taken, onRename }: Na
           value={typed ?? value}
           onChange={(event) => setTyped(event.target.value)}
           onBlur={commit}
-          onKeyDown={(event) => event.key === "Enter" && commit()}
+          onKeyDown={(event) => pressed("field", event) && commit()}
         />
       )}
     </Slot>

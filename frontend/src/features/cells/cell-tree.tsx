@@ -12,6 +12,7 @@ import styles from "@/features/cells/cells.module.css";
 import { cellsOf, labelOf, moreText, moveFor, parentOf } from "@/features/cells/tree";
 import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
+import { pressed } from "@/ui/keys";
 
 /** So few siblings above the nodes are shown open from the start. */
 const FEW = 4;
@@ -61,13 +62,14 @@ export function CellTree({ chain, at }: { chain: string; at: string | undefined 
     const index = items.findIndex((item) => item === event.target);
     const item = items[index];
     if (!item) return;
-    if (event.key === "Enter" || event.key === " ") {
+    const key = pressed("tree", event);
+    if (key === "open") {
       event.preventDefault();
       const inside = (what: string) => item.querySelector<HTMLElement>(`:scope > [data-row] ${what}`);
       (inside("a") ?? inside("button"))?.click();
       return;
     }
-    const move = moveFor(event.key, items.map(itemOf), index);
+    const move = moveFor(key, items.map(itemOf), index);
     if (!move) return;
     event.preventDefault();
     if ("focus" in move) items[move.focus]?.focus();

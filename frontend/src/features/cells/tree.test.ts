@@ -66,20 +66,20 @@ describe("the keys", () => {
     { level: 1, open: false },
   ];
 
-  it.each<[string, number, ReturnType<typeof moveFor>]>([
-    ["ArrowDown", 0, { focus: 1 }],
-    ["ArrowDown", 3, null],
-    ["ArrowUp", 0, null],
-    ["ArrowUp", 3, { focus: 2 }],
-    ["Home", 2, { focus: 0 }],
-    ["End", 0, { focus: 3 }],
-    ["ArrowRight", 0, { focus: 1 }],
-    ["ArrowRight", 1, { toggle: true }],
-    ["ArrowRight", 2, null],
-    ["ArrowLeft", 0, { toggle: true }],
-    ["ArrowLeft", 2, { focus: 0 }],
-    ["ArrowLeft", 3, null],
-    ["Tab", 0, null],
+  it.each<[Parameters<typeof moveFor>[0], number, ReturnType<typeof moveFor>]>([
+    ["next", 0, { focus: 1 }],
+    ["next", 3, null],
+    ["previous", 0, null],
+    ["previous", 3, { focus: 2 }],
+    ["first", 2, { focus: 0 }],
+    ["last", 0, { focus: 3 }],
+    ["unfold", 0, { focus: 1 }],
+    ["unfold", 1, { toggle: true }],
+    ["unfold", 2, null],
+    ["fold", 0, { toggle: true }],
+    ["fold", 2, { focus: 0 }],
+    ["fold", 3, null],
+    [undefined, 0, null],
   ])("%s on item %i", (key, at, expected) => {
     expect(moveFor(key, items, at)).toEqual(expected);
   });

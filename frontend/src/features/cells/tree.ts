@@ -2,6 +2,7 @@
 
 import type { Page } from "@/api/client";
 import type { CellNode } from "@/api/schema";
+import type { KEYS } from "@/ui/keys";
 
 /** All children that were fetched, each once: a cell may come again when pages moved between two requests. */
 export function cellsOf(pages: readonly Page<CellNode>[] | undefined): CellNode[] {
@@ -47,23 +48,25 @@ export interface TreeItem {
 
 export type Move = { focus: number } | { toggle: true } | null;
 
+type TreeKey = keyof typeof KEYS.tree;
+
 /** Arrow keys, Home and End as the tree pattern of WAI-ARIA has them. */
-export function moveFor(key: string, items: readonly TreeItem[], at: number): Move {
+export function moveFor(key: TreeKey | undefined, items: readonly TreeItem[], at: number): Move {
   const item = items[at];
   if (!item) return null;
   switch (key) {
-    case "ArrowDown":
+    case "next":
       return at + 1 < items.length ? { focus: at + 1 } : null;
-    case "ArrowUp":
+    case "previous":
       return at > 0 ? { focus: at - 1 } : null;
-    case "Home":
+    case "first":
       return { focus: 0 };
-    case "End":
+    case "last":
       return { focus: items.length - 1 };
-    case "ArrowRight":
+    case "unfold":
       if (item.open === false) return { toggle: true };
       return item.open && (items[at + 1]?.level ?? 0) > item.level ? { focus: at + 1 } : null;
-    case "ArrowLeft": {
+    case "fold": {
       if (item.open) return { toggle: true };
       const parent = items.slice(0, at).findLastIndex(({ level }) => level < item.level);
       return parent >= 0 ? { focus: parent } : null;

@@ -6,6 +6,7 @@ import { tryFailureRules } from "@/api/settings-queries";
 import { Button } from "@/ui/button";
 import { ErrorNotice, Notice } from "@/ui/feedback";
 import { Field, NumberInput, TextArea } from "@/ui/field";
+import { pressed } from "@/ui/keys";
 import { Panel, Stack } from "@/ui/layout";
 import styles from "@/features/failures/failures.module.css";
 
@@ -42,7 +43,7 @@ export function Trial({ rules }: { rules?: () => readonly FailureRule[] }) {
               value={exitCode}
               onChange={setExitCode}
               onKeyDown={(event) => {
-                if (event.key !== "Enter") return;
+                if (!pressed("field", event)) return;
                 // It is tried, and what is around it is not sent.
                 event.preventDefault();
                 attempt.mutate();

@@ -10,6 +10,7 @@ import { type LogStart, type LogView, useLog, useMergedLog } from "@/features/jo
 import { Button, buttonClass, IconButton } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
+import { pressed } from "@/ui/keys";
 import { Panel } from "@/ui/layout";
 
 const LINE_HEIGHT = 20;
@@ -197,8 +198,10 @@ function LogLines({
     frame.current?.scrollTo({ top: (found[next] ?? 0) * LINE_HEIGHT - view.height / 3 });
   };
   const press = (event: KeyboardEvent) => {
-    if (event.key === "Enter") show(event.shiftKey ? at - 1 : at + 1);
-    if (event.key === "Escape") setWanted("");
+    const key = pressed("log", event);
+    if (key === "next") show(at + 1);
+    if (key === "previous") show(at - 1);
+    if (key === "clear") setWanted("");
   };
 
   const first = Math.max(0, Math.floor(view.top / LINE_HEIGHT) - LINES_BEYOND);

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useRouterState } from "@tanstack/react-router";
 import { HelpCircle, Pencil, Plus } from "lucide-react";
-import { type ReactNode, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
@@ -87,8 +87,19 @@ interface CardProps {
 }
 
 function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
+  const isWanted = useRouterState({ select: ({ location }) => location.hash }) === cluster.name;
+  useEffect(() => {
+    if (!isWanted) return;
+    // After the new page was scrolled to its top.
+    const frame = requestAnimationFrame(() =>
+      document.getElementById(cluster.name)?.scrollIntoView({ block: "center" }),
+    );
+    return () => cancelAnimationFrame(frame);
+  }, [isWanted, cluster.name]);
   return (
     <Panel
+      id={cluster.name}
+      className={isWanted ? styles.wanted : undefined}
       title={cluster.title ? `${cluster.title} (${cluster.name})` : cluster.name}
       actions={
         <>
