@@ -135,7 +135,7 @@ def commanded(
 
 @are_here
 @pytest.mark.slow
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("placer", PLACERS)
 def test_the_command_writes_the_same_nodes_of_a_whole_list(tmp_path: Path, placer: str) -> None:
     tasks, nodes = read_tasks(DATA, "default"), read_nodes(DATA)
