@@ -136,14 +136,18 @@ def with_candidates(cold: Snapshot, count: int, seed: int) -> Snapshot:
 def with_automatic(cold: Snapshot, seed: int) -> Snapshot:
     """The same with jobs of 26 kinds that leave CPUs and memory to the platform (Synergy's TUNE)."""
     dice = random.Random(seed)
-    kinds = [
-        Auto(sensitivity=Sensitivity(by_cpus=((6.0, 0.5), (dice.choice((8.0, 13.0, 18.0, 24.0)), 1.0))))
-        for _ in range(26)
-    ]
+    # CPUs for each GPU with which a kind is fastest; 12 are its part of a node.
+    fastest = [dice.choice((8.0, 13.0, 18.0, 24.0)) for _ in range(26)]
+    kinds = {
+        (kind, gpus): Auto(sensitivity=Sensitivity(by_cpus=((6.0 * gpus, 0.5), (cpus * gpus, 1.0))))
+        for kind, cpus in enumerate(fastest)
+        for _, gpus, _ in SHAPES
+    }
     jobs = []
     for job in cold.jobs:
-        task = replace(job.tasks[0], cpus=0.0, memory_bytes=0, auto=dice.choice(kinds))
-        jobs.append(replace(job, tasks=(task,)))
+        (task,) = job.tasks
+        auto = kinds[dice.randrange(len(fastest)), task.gpus]
+        jobs.append(replace(job, tasks=(replace(task, cpus=0.0, memory_bytes=0, auto=auto),)))
     return replace(cold, jobs=tuple(jobs))
 
 

@@ -13,34 +13,30 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import re
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from controlplane.embedded import ports
+from tests.chromium import launch
+from tests.e2e.installation import Installation
+from tests.patience import PATIENCE_SECONDS, until
+
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: It may run as root in a container, without a graphics card.
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 WIDTH, HEIGHT = 1440, 900
 #: Of a picture: pages have few, and the repository keeps every version of a file.
 COLOURS = 128
-PATIENCE_SECONDS = 300.0
-
-T = TypeVar("T")
+#: The jobs of the demonstration come by and by.
+WAIT_SECONDS = 5 * PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -110,25 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def started() -> Iterator[Platform]:
     """Yield a platform with its demonstration, in a folder of its own; stop it afterwards."""
     with tempfile.TemporaryDirectory(prefix="allot-pictures-") as folder:
-        log = Path(folder) / "up.log"
-        command = [sys.executable, "manage.py", "up", "--home", f"{folder}/home", "--port", "8790"]
-        with log.open("wb") as output:
-            # A group of its own, so that Ctrl-C here is heard once.
-            up = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+        platform = Installation(home=Path(folder) / "home", port=ports.pick(), settings={})
         try:
-
-            def ready() -> Platform | None:
-                text = log.read_text()
-                if up.poll() is not None:
-                    raise SystemExit(f"The platform did not start:\n{text}")
-                address = re.search(r"Allotment runs at\s+(\S+)", text)
-                password = re.search(r"operator\s+operator\s+(\S+)", text)
-                return Platform(address[1], password[1]) if address and password else None
-
-            yield until(ready, "the platform to start")
+            platform.start()
+            yield Platform(platform.url, platform.password)
         finally:
-            up.send_signal(signal.SIGINT)
-            up.wait(PATIENCE_SECONDS)
+            platform.stop()
 
 
 def jobs_to_show(platform: Platform) -> dict[str, int]:
@@ -151,7 +134,10 @@ def jobs_to_show(platform: Platform) -> dict[str, int]:
             # The largest is what one would look at.
             return {"job": max(running, key=size)["id"], "waiting": max(waiting, key=size)["id"]}
 
-        return until(found, "jobs of the demonstration that run and wait")
+        shown: dict[str, int] = until(
+            found, "jobs of the demonstration that run and wait", seconds=WAIT_SECONDS
+        )
+        return shown
 
 
 def size(job: dict[str, Any]) -> int:
@@ -162,11 +148,8 @@ def taken(
     platform: Platform, pictures: Sequence[Picture], jobs: dict[str, int]
 ) -> Iterator[tuple[Picture, str, bytes]]:
     """Yield each picture in each of its themes, as PNG."""
-    chromium = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    if chromium is None:
-        raise SystemExit("Pictures need Chromium: run scripts/browser")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        browser = launch(playwright)
         for theme in ("light", "dark"):
             page = signed_in(browser, platform, theme)
             for picture in pictures:
@@ -188,7 +171,7 @@ def signed_in(browser: Browser, platform: Platform, theme: str) -> Page:
         color_scheme="dark" if theme == "dark" else "light",
         reduced_motion="reduce",
     )
-    context.set_default_timeout(PATIENCE_SECONDS * 1000)
+    context.set_default_timeout(WAIT_SECONDS * 1000)
     given = {"username": "operator", "password": platform.password}
     answer = context.request.post("/api/v1/session", data=given)
     if not answer.ok:
@@ -203,16 +186,6 @@ def small(data: bytes) -> bytes:
     written = io.BytesIO()
     few.save(written, "PNG", optimize=True)
     return written.getvalue()
-
-
-def until(ask: Callable[[], T | None], what: str) -> T:
-    """Return what `ask` answers once it is not None. Exits with `what` where it does not come in time."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < end:
-        if (answer := ask()) is not None:
-            return answer
-        time.sleep(0.5)
-    raise SystemExit(f"Waited {PATIENCE_SECONDS:g} s for {what}.")
 
 
 if __name__ == "__main__":

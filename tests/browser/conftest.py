@@ -1,6 +1,5 @@
 """A platform with two tenants, people of every role, and a real Chromium in front of it."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,23 +9,12 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.chromium import launch
 from tests.e2e.installation import Installation
 from tests.patience import PATIENCE_SECONDS, until
 
 PASSWORD = "correct horse battery"
 ARTIFACTS = Path(__file__).parent / "artifacts"
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# The tests run as root in containers, without a graphics card, and may reach nothing but the platform.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 #: Only a failing test waits so long; a busy machine may need some of it.
 WAIT_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=WAIT_MILLISECONDS)
@@ -121,10 +109,8 @@ def divide(garden):
 # Not for the session: while it is open, Playwright keeps an event loop running, and no other may.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    assert found, "the browser tests need Chromium: run scripts/browser"
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        chromium = launch(playwright)
         yield chromium
         chromium.close()
 

@@ -229,10 +229,10 @@ class _Room:
     def has(self, part: Part, to: Amounts, has: Amounts = (0.0, 0.0)) -> bool:
         """Whether replicas can have these amounts of their node instead of what they have."""
         left, held = self._left[part.node], part.of_node(has)
-        cpus, memory = part.of_node(to)
-        return cpus <= left[0] + held[0] + _ROUNDING * max(cpus, 1.0) and memory <= left[1] + held[
-            1
-        ] + _ROUNDING * max(memory, 1.0)
+        for want, have, has_now in zip(part.of_node(to), left, held, strict=True):
+            if want > have + has_now + _ROUNDING * max(want, 1.0):
+                return False
+        return True
 
     def change(self, claim: Claim, given: Given, to: Given, *, anyhow: bool = False) -> bool:
         """Give a claim other amounts, `anyhow` or where there is room on all its nodes; whether it did."""

@@ -276,7 +276,7 @@ class _State:
         return running is not None and set(running.jobs) == set(group)
 
     def _may_share(self, jobs: Group) -> bool:
-        """Whether those that run together may go on so, by what was measured since they were grouped."""
+        """Whether those that share GPUs may go on doing so, by what was measured since they were grouped."""
         return self.co_location.may_share([self.view.jobs[job] for job in jobs])
 
     def _shape(self, job: Job) -> Hashable:

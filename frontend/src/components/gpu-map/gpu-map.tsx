@@ -24,7 +24,6 @@ interface GpuMapProps {
   preferredHeight?: number;
 }
 
-
 /** Every GPU of the cluster, by rack and node, on one canvas; a second one carries the highlight. */
 export function GpuMap({ racks, colourBy, tenants, preferredHeight = 420 }: GpuMapProps) {
   const frame = useRef<HTMLDivElement>(null);
