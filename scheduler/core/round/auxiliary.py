@@ -22,7 +22,7 @@ from scheduler.core.building_blocks.auxiliary_division import (
 )
 from scheduler.core.fitting.demand import needs_held
 from scheduler.core.model import wording
-from scheduler.core.model.auxiliary import TUNE, AuxiliaryShare
+from scheduler.core.model.auxiliary import TUNE, Auto, AuxiliaryShare
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Action, ActionKind
 from scheduler.core.model.snapshot import GpuId, Job, JobId, NodeId, Task
@@ -47,7 +47,7 @@ def auxiliary_shares(
     free = _free(facts, {node for each in placed.values() for node in each.nodes if node}, after)
     claims: list[Claim] = []
     owners: list[tuple[JobId, list[list[int]]]] = []
-    best: dict[int, Amounts] = {}
+    best: dict[Auto, Amounts] = {}
     for job in _in_order(outcomes, placed):
         for claim, ranks in _claims(facts, facts.jobs[job], placed[job], best):
             claims.append(claim)
@@ -143,11 +143,11 @@ def _in_order(outcomes: Sequence[ViewOutcome], placed: Mapping[JobId, object]) -
 
 
 def _claims(
-    facts: Facts, job: Job, placed: _Placed, known: dict[int, Amounts]
+    facts: Facts, job: Job, placed: _Placed, known: dict[Auto, Amounts]
 ) -> Iterable[tuple[Claim, list[list[int]]]]:
     """Yield a claim for each task that leaves something to the platform, and its ranks by part.
 
-    `known` has by identity of `Task.auto`, which many jobs have in common, with how much it is fastest.
+    `known` has with how much replicas are fastest, by what many jobs have in common.
     """
     first = 0
     for task in job.tasks:
@@ -165,9 +165,9 @@ def _claims(
                         for node, members in ranks.items()
                     ]
                 )
-                best = known.get(id(task.auto))
+                best = known.get(task.auto)
                 if best is None:
-                    best = known[id(task.auto)] = best_of(task)
+                    best = known[task.auto] = best_of(task)
                 # If some node does not state how much it has of one, no replica has a share or a limit of it
                 # there.
                 cpus, memory = [
