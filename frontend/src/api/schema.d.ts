@@ -5549,6 +5549,8 @@ export interface components {
             singleton?: boolean;
             /** @description It does not start before this: an instant with its time zone, or a duration from its submission on. */
             begin?: (string | number) | null;
+            /** @description It is submitted on hold, and waits until it is released. */
+            hold?: boolean;
             /** @description What its working folders begin with; nothing: they are empty. */
             code?: components["schemas"]["Code"] | null;
             /** @description How often it is tried again after failures. */
@@ -5703,6 +5705,11 @@ export interface components {
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
+            /**
+             * @description It is submitted on hold, and waits until it is released.
+             * @default false
+             */
+            hold?: boolean | null;
             /** @description What its working folders begin with; nothing: they are empty. */
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
@@ -5922,6 +5929,11 @@ export interface components {
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
+            /**
+             * @description It is submitted on hold, and waits until it is released.
+             * @default false
+             */
+            hold?: boolean | null;
             /** @description What its working folders begin with; nothing: they are empty. */
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
