@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from allot.batch_shell import Component, preamble
 from allot.beginning import begin_at
 from allot.errors import WrongUse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SHORT = {
     "J": "job-name", "t": "time", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "p": "partition",
     "A": "account", "q": "qos", "C": "constraint", "o": "output", "e": "error", "a": "array",
-    "d": "dependency", "b": "begin", "D": "chdir", "G": "gpus", "w": "nodelist", "x": "exclude",
+    "d": "dependency", "b": "begin", "D": "chdir", "G": "gpus", "w": "nodelist", "x": "exclude", "H": "hold",
 }  # fmt: skip
 MAIL = {
     "BEGIN": ["start"],
@@ -34,36 +33,24 @@ MAIL = {
 DEPENDENCIES = {"after": "started", "afterany": "ended", "afterok": "succeeded", "afternotok": "failed"}
 UNITS = {"": "MiB", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
 LONGEST_GRACE_SECONDS = 600
-
-#: What scripts read of Slurm, from what agents set; srun runs its command once, as this rank.
-PREAMBLE = """\
-export SLURM_JOB_ID="$ALLOT_JOB" SLURM_JOBID="$ALLOT_JOB" SLURM_PROCID="${{RANK:-0}}"
-export SLURM_NTASKS="${{WORLD_SIZE:-1}}" SLURM_NPROCS="${{WORLD_SIZE:-1}}" SLURM_JOB_NAME={name}
-export SLURM_NNODES={nodes} SLURM_JOB_NUM_NODES={nodes} SLURM_GPUS_ON_NODE={gpus} SLURM_CPUS_PER_TASK={cpus}
-export SLURM_NTASKS_PER_NODE={per_node} SLURM_LOCALID=0 SLURM_NODEID="$((${{RANK:-0}} / {per_node}))"
-if [ -n "${{ALLOT_ARRAY:-}}" ]; then
-  export SLURM_ARRAY_JOB_ID="$ALLOT_ARRAY" SLURM_ARRAY_TASK_ID="$ALLOT_ARRAY_INDEX"
-  export SLURM_ARRAY_TASK_COUNT="$ALLOT_ARRAY_SIZE"
-fi
-if [ "${{ALLOT_RESTARTS:-0}}" != 0 ]; then export SLURM_RESTART_COUNT="$ALLOT_RESTARTS"; fi
-export SLURM_SUBMIT_DIR="$PWD" SLURM_TASKS_PER_NODE={per_node} SLURMD_NODENAME="${{ALLOT_NODE:-}}"
-export SLURM_NODELIST="${{MASTER_ADDR:-$ALLOT_NODE}}" SLURM_JOB_NODELIST="${{MASTER_ADDR:-$ALLOT_NODE}}"
-srun() {{
-  while [ $# -gt 0 ]; do
-    case "$1" in
-      --) shift; break ;;
-      -[nNcGpAtJowexCDqm]|--ntasks|--nodes|--cpus-per-task|--gpus|--output|--error|--ntasks-per-node|--mpi|\
-      --gres|--gpus-per-task|--gpus-per-node|--mem|--time|--chdir|--job-name|--partition|--account|--nodelist|\
-      --container-image|--container-mounts|--container-workdir|--container-name|--export)
-        shift 2 ;;
-      -*) shift ;;
-      *) break ;;
-    esac
-  done
-  "$@"
-}}
-scontrol() {{ if [ "$1 $2" = "show hostnames" ]; then echo "${{3:-$SLURM_NODELIST}}"; else return 1; fi; }}
-"""
+#: Options that each component of a heterogeneous job has for itself; all others are those of the whole job.
+OF_A_COMPONENT = frozenset({
+    "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "gres", "gpus",
+    "gpus-per-node", "gpus-per-task", "mem", "mem-per-cpu", "mem-per-gpu", "constraint",
+})  # fmt: skip
+#: Between the components of a heterogeneous job: `#SBATCH hetjob`, and a colon on the command line.
+HETJOB = "hetjob"
+_LIKE_HETJOB = (HETJOB, "packjob")
+#: What the usual names of a QOS mean here; sites name them as they like.
+QOS: Mapping[str, tuple[str, Any]] = {
+    **dict.fromkeys(("guaranteed", "normal"), ("guarantee", "guaranteed")),
+    **dict.fromkeys(
+        ("opportunistic", "preemptible", "preempt", "scavenger", "scavenge", "standby", "spot", "free"),
+        ("guarantee", "opportunistic"),
+    ),
+    **dict.fromkeys(("high", "urgent", "express"), ("priority", 50)),
+    "low": ("priority", -50),
+}
 
 
 @dataclass(frozen=True)
@@ -85,9 +72,31 @@ class Translation:
     blocked: bool = False
 
 
-def options_of(script: str) -> list[tuple[int, str, str | None]]:
-    """(line, long name, value) of each option. Reading ends at the first command, as in Slurm."""
-    found: list[tuple[int, str, str | None]] = []
+@dataclass
+class Asked:
+    """What a job, or a component of one, asks for in numbers; how they belong together is seen at the end."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, str] = field(default_factory=dict)
+    models: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What names of another cluster mean here: partitions as virtual clusters, and accounts as tenants."""
+
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    #: The user's tenants.
+    tenants: Collection[str] = ()
+
+
+#: A line (0: the command line), the long name of an option, and its value.
+Option = tuple[int, str, str | None]
+
+
+def options_of(script: str) -> list[Option]:
+    """Return each option. Reading ends at the first command, as in Slurm."""
+    found: list[Option] = []
     for number, line in enumerate(script.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
             break
@@ -97,6 +106,9 @@ def options_of(script: str) -> list[tuple[int, str, str | None]]:
             words = shlex.split(line[len("#SBATCH") :], comments=True)
         except ValueError as error:
             raise WrongUse(f"Line {number}: {error}.") from None
+        if len(words) == 1 and words[0] in _LIKE_HETJOB:
+            found.append((number, HETJOB, None))
+            continue
         while words:
             word = words.pop(0)
             if word.startswith("--"):
@@ -142,31 +154,65 @@ def seconds_of(text: str) -> int | None:
 def translate(
     script: str,
     name: str,
-    partitions: Mapping[str, str] | None = None,
+    site: Site | None = None,
     *,
     more: Sequence[tuple[str, str | None]] = (),
     arguments: Sequence[str] = (),
 ) -> Translation:
-    """The specification of a batch script; `partitions` maps Slurm's partitions to virtual clusters.
+    """Return the specification of a batch script.
 
-    `more`: options of a command line, which win over the script's; `arguments` are the script's own.
+    `more`: options of a command line, which win over the script's, component by component; `arguments` are
+    the script's own.
     """
     made = Translation(spec={"name": name}, notes=mistyped(script))
-    sizes: dict[str, int] = {}
-    megabytes: dict[str, str] = {}
-    models: list[str] = []
-    given = {option for option, _ in more}
-    options = [one for one in options_of(script) if one[1] not in given]
-    for line, option, value in [*options, *((0, *one) for one in more)]:
-        try:
-            how, what = _one(option, value or "", made.spec, sizes, megabytes, models, partitions or {})
-        except WrongUse as error:
-            raise WrongUse(f"Line {line}: {error}" if line else str(error)) from None
-        made.notes.append(Note(line, f"--{option}" + (f"={value}" if value else ""), how, what))
+    components = _components(options_of(script), [(0, *one) for one in more])
+    asked = [Asked() for _ in components]
+    said: set[tuple[str, str]] = set()
+    for number, options in enumerate(components):
+        for line, option, value in options:
+            is_common = option not in OF_A_COMPONENT
+            try:
+                if number and is_common:
+                    how, what = _again((option, value or "") in said)
+                else:
+                    how, what = _one(option, value or "", made.spec, asked[number], site or Site())
+            except WrongUse as error:
+                raise WrongUse(f"Line {line}: {error}" if line else str(error)) from None
+            said.add((option, value or ""))
+            made.notes.append(Note(line, f"--{option}" + (f"={value}" if value else ""), how, what))
     _images_of_steps(script, made)
-    _shape(script, made, sizes, megabytes, models)
-    made.spec["tasks"][0]["command"] += arguments
+    _shape(script, made, asked)
+    for task in made.spec["tasks"]:
+        task["command"] += arguments
     return made
+
+
+def _components(script: Sequence[Option], line: Sequence[Option]) -> list[list[Option]]:
+    """Return the options of each component; those of the command line take the place of the script's."""
+    of_script, of_line = _split(script), _split(line)
+    found = []
+    for number in range(max(len(of_script), len(of_line))):
+        over = of_line[number] if number < len(of_line) else []
+        given = {option for _, option, _ in over}
+        own = of_script[number] if number < len(of_script) else []
+        found.append([one for one in own if one[1] not in given] + over)
+    return found
+
+
+def _split(options: Sequence[Option]) -> list[list[Option]]:
+    parts: list[list[Option]] = [[]]
+    for one in options:
+        if one[1] == HETJOB:
+            parts.append([])
+        else:
+            parts[-1].append(one)
+    return parts
+
+
+def _again(is_same: bool) -> tuple[str, str]:
+    if is_same:
+        return "translated", "as in the first component"
+    return "not possible", "left out: the first component states it for all of the job"
 
 
 def _number(option: str, text: str) -> int:
@@ -179,12 +225,11 @@ def _one(
     option: str,
     value: str,
     spec: dict[str, Any],
-    sizes: dict[str, int],
-    memory: dict[str, str],
-    models: list[str],
-    partitions: Mapping[str, str],
+    asked: Asked,
+    site: Site,
 ) -> tuple[str, str]:
     done = "translated"
+    sizes, models = asked.sizes, asked.models
     if option == "job-name":
         spec["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("._-") or spec["name"]
         return (done if spec["name"] == value else "approximated"), f"name: {spec['name']}"
@@ -210,12 +255,12 @@ def _one(
         match = re.fullmatch(r"(\d+)([KMGT]?)B?", value.upper())
         if not match:
             raise WrongUse(f"--{option}={value} is not a size; expected a number with K, M, G or T.")
-        memory[option] = f"{match[1]}{UNITS[match[2]]}"
+        asked.memory[option] = f"{match[1]}{UNITS[match[2]]}"
         return done, "resources.memory of each replica"
     if option == "partition":
-        if value in partitions:
-            spec["virtual_cluster"] = partitions[value]
-            return done, f"virtual_cluster: {partitions[value]}"
+        if value in site.partitions:
+            spec["virtual_cluster"] = site.partitions[value]
+            return done, f"virtual_cluster: {site.partitions[value]}"
         return "not possible", f"say which virtual cluster it is: --map-partition {value}=NAME"
     if option == "signal":
         match = re.fullmatch(r"(?:[RB]+:)?\w+(?:@(\d+))?", value)
@@ -254,14 +299,42 @@ def _one(
         return "approximated", f"variables {', '.join(spec['env'])}; those of your shell stay here"
     if option == "container-image":
         return _image(value, spec)
-    if option in {"account", "qos"}:
-        return "not possible", "choose the tenant with --tenant"
+    if option == "account":
+        return _account(value, spec, site)
+    if option == "qos":
+        return _qos(value, spec)
+    if option == "hold":
+        spec["hold"] = True
+        return done, "on hold until `allot release`"
     if option in {"output", "error"}:
         return "approximated", "output is kept with the job: allot logs"
     if option == "constraint" and re.fullmatch(r"[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*", value):
         models += value.split("|")
         return "approximated", "taken as GPU models: " + ", ".join(value.split("|"))
     return "not possible", "left out"
+
+
+def _account(value: str, spec: dict[str, Any], site: Site) -> tuple[str, str]:
+    if value in site.tenants:
+        spec["tenant"] = value
+        return "translated", f"tenant: {value}"
+    mine = f"you have {', '.join(sorted(site.tenants))}" if site.tenants else "you are in none"
+    return "not possible", f"ignored: it is not a tenant of yours ({mine}); choose one with --tenant"
+
+
+def _qos(value: str, spec: dict[str, Any]) -> tuple[str, str]:
+    if value.lower() not in QOS:
+        return "not possible", f"ignored: it means no tier or priority here, as {', '.join(QOS)} do"
+    name, chosen = QOS[value.lower()]
+    spec[name] = chosen
+    return "approximated", f"{name}: {chosen}"
+
+
+def qos_fields(value: str) -> Mapping[str, Any]:
+    """Return the field of the specification that a QOS means. Raises WrongUse for other names."""
+    if value.lower() not in QOS:
+        raise WrongUse(f"--qos {value}: it means no tier or priority here; expected one of {', '.join(QOS)}.")
+    return dict([QOS[value.lower()]])
 
 
 def _image(value: str, spec: dict[str, Any]) -> tuple[str, str]:
@@ -314,10 +387,57 @@ def _dependency(value: str, spec: dict[str, Any]) -> tuple[str, str]:
     return "translated", f"starts when {', '.join(told)}"
 
 
-def _shape(
-    script: str, made: Translation, sizes: dict[str, int], memory: dict[str, str], models: list[str]
-) -> None:
-    """Replicas, their resources and the command, from all that was said."""
+def _shape(script: str, made: Translation, asked: Sequence[Asked]) -> None:
+    """Write the tasks, their resources and commands, from all that was said."""
+    shell = script.splitlines()[0].removeprefix("#!").split()
+    program = next((word.rsplit("/", 1)[-1] for word in reversed(shell) if not word.startswith("-")), "")
+    if program not in {"bash", "sh"}:
+        raise WrongUse(f"The script is for {program or 'nothing'}; only scripts for a shell can come over.")
+    flags = [word for word in shell[1:] if word.startswith("-")]
+    has_steps = bool(re.search(r"^[^#\n]*\bsrun\b", script, re.MULTILINE))
+    if len(asked) > 1:
+        _check_components(script, made, asked, has_steps=has_steps)
+    components = [_component(made, one, has_steps=has_steps) for one in asked]
+    env = made.spec.pop("env", None)
+    models = list(dict.fromkeys(model for one in asked for model in one.models))
+    made.spec["tasks"] = []
+    for number, (one, size) in enumerate(zip(asked, components, strict=True)):
+        task: dict[str, Any] = {
+            "name": f"component-{number}" if len(components) > 1 else "main",
+            "replicas": size.tasks,
+            "resources": {"gpu": size.gpus, "cpu": size.cpus} | _memory(one, size),
+        }
+        if models:
+            task["resources"]["gpu_model"] = models
+        if env:
+            task["env"] = env
+        first = preamble(made.spec["name"], components, number)
+        made.spec["tasks"].append(task | {"command": ["bash", *flags, "-c", first + script, "script"]})
+
+
+def _check_components(script: str, made: Translation, asked: Sequence[Asked], *, has_steps: bool) -> None:
+    """Note what a heterogeneous job can not have here."""
+    if not has_steps:
+        what = "the script starts nothing in the components after the first; it has no srun"
+        made.notes.append(Note(0, HETJOB, "not possible", what))
+        made.blocked = True
+    if len({frozenset(one.models) for one in asked if one.models}) > 1:
+        what = "the components name different GPU models; all tasks of a job are on GPUs of one model"
+        made.notes.append(Note(0, HETJOB, "not possible", what))
+        made.blocked = True
+    if "array" in made.spec:
+        what = "an array of heterogeneous jobs is not possible in Slurm either"
+        made.notes.append(Note(0, HETJOB, "not possible", what))
+        made.blocked = True
+    for number, line in enumerate(script.splitlines(), start=1):
+        if not line.startswith("#") and (found := re.search(r"SLURM_\w*NODELIST_HET_GROUP_[1-9]\d*", line)):
+            what = "not set: only the address of the first task is known"
+            made.notes.append(Note(number, f"${found[0]}", "not possible", what))
+
+
+def _component(made: Translation, asked: Asked, *, has_steps: bool) -> Component:
+    """Return how many tasks there are, on how many nodes, and what each of them has."""
+    sizes = asked.sizes
     nodes = sizes.get("nodes", 1)
     tasks = sizes.get("ntasks", nodes * sizes.get("ntasks-per-node", 1))
     if "ntasks-per-gpu" in sizes and "ntasks" not in sizes:
@@ -328,7 +448,7 @@ def _shape(
         gpus = tasks // sizes["ntasks-per-gpu"]
     if "gpus-per-task" in sizes:
         gpus = tasks * sizes["gpus-per-task"]
-    if not re.search(r"^[^#\n]*\bsrun\b", script, re.MULTILINE) and tasks > 1:
+    if not has_steps and tasks > 1:
         made.notes.append(
             Note(0, "no srun", "approximated", "the script runs once, on one node, as it would in Slurm")
         )
@@ -337,31 +457,26 @@ def _shape(
         made.notes.append(
             Note(0, "srun", "approximated", f"all of the script runs {tasks} times, srun as its own rank")
         )
-    if not gpus or gpus % tasks:
+    if not tasks or gpus % tasks:
         made.blocked = True
         made.notes.append(
-            Note(0, "GPUs", "not possible", f"{gpus} GPUs for {tasks} tasks; expected 1 or more for each")
+            Note(0, "GPUs", "not possible", f"{gpus} GPUs for {tasks} tasks; expected as many for each")
         )
-    each = max(gpus // tasks, 1) if tasks else 1
-    cpus = sizes.get("cpus-per-task") or sizes.get("cpus-per-gpu", 0) * each or 1
-    resources: dict[str, Any] = {"gpu": each, "cpu": cpus}
-    if models:
-        resources["gpu_model"] = list(dict.fromkeys(models))
-    per_node = max(tasks // nodes, 1)
-    for option, size in memory.items():
-        number, unit = re.fullmatch(r"(\d+)(\w+)", size).groups()  # type: ignore[union-attr]
-        times = {"mem": 1 / per_node, "mem-per-cpu": cpus, "mem-per-gpu": each}[option]
-        if int(number):
-            resources["memory"] = f"{int(number) * times:.3f}".rstrip("0").rstrip(".") + unit
-    shell = script.splitlines()[0].removeprefix("#!").split()
-    program = next((word.rsplit("/", 1)[-1] for word in reversed(shell) if not word.startswith("-")), "")
-    if program not in {"bash", "sh"}:
-        raise WrongUse(f"The script is for {program or 'nothing'}; only scripts for a shell can come over.")
-    first = PREAMBLE.format(
-        name=shlex.quote(made.spec["name"]), nodes=nodes, gpus=each, cpus=cpus, per_node=per_node
+    each = gpus // tasks if tasks else 0
+    return Component(
+        tasks=tasks,
+        nodes=nodes,
+        per_node=max(tasks // nodes, 1),
+        gpus=each,
+        cpus=sizes.get("cpus-per-task") or sizes.get("cpus-per-gpu", 0) * each or 1,
     )
-    flags = [word for word in shell[1:] if word.startswith("-")]
-    task = {"name": "main", "replicas": tasks, "resources": resources}
-    if env := made.spec.pop("env", None):
-        task["env"] = env
-    made.spec["tasks"] = [task | {"command": ["bash", *flags, "-c", first + script, "script"]}]
+
+
+def _memory(asked: Asked, size: Component) -> dict[str, str]:
+    found = {}
+    for option, text in asked.memory.items():
+        number, unit = re.fullmatch(r"(\d+)(\w+)", text).groups()  # type: ignore[union-attr]
+        times = {"mem": 1 / size.per_node, "mem-per-cpu": size.cpus, "mem-per-gpu": size.gpus}[option]
+        if int(number) * times:
+            found["memory"] = f"{int(number) * times:.3f}".rstrip("0").rstrip(".") + unit
+    return found

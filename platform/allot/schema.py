@@ -1789,6 +1789,7 @@ class UsageRow(TypedDict):
     opportunistic_gpu_hours: float
     wasted_gpu_hours: float
     cost: float
+    currency: str | None
     tenant: NotRequired[str]
     user: NotRequired[str]
     virtual_cluster: NotRequired[str]
@@ -1823,6 +1824,7 @@ class UsageTotal(TypedDict):
     opportunistic_gpu_hours: float
     wasted_gpu_hours: float
     cost: float
+    currency: str | None
 
 
 class UserBudgetTerms(TypedDict):
@@ -2202,6 +2204,7 @@ class ClusterSettings(TypedDict):
     spare_policy_plugin: ChosenPlugin
     spare_placer_plugin: ChosenPlugin
     auxiliary: AuxiliaryEnum
+    currency: str
     preemptions_per_round: int | None
     backoff_seconds: float
     most_backoff_seconds: float
@@ -2405,6 +2408,7 @@ class GpuModel(TypedDict):
     nodes: int
     part_enforcement: PartEnforcement
     price_per_hour: float
+    currency: str | None
 
 
 class GpuModels(TypedDict):
@@ -2932,6 +2936,7 @@ class PatchedClusterSettingsChangeRequest(TypedDict):
     spare_policy_plugin: NotRequired[ChosenPluginRequest]
     spare_placer_plugin: NotRequired[ChosenPluginRequest]
     auxiliary: NotRequired[AuxiliaryEnum]
+    currency: NotRequired[str]
     preemptions_per_round: NotRequired[int | None]
     backoff_seconds: NotRequired[float]
     most_backoff_seconds: NotRequired[float]
@@ -3357,6 +3362,7 @@ class BudgetState(TypedDict):
     used_last_day: float
     expected: float | None
     reached_at: str | None
+    currency: str | None
     is_holding: bool
 
 
@@ -3434,6 +3440,7 @@ class JobSpec(TypedDict):
     on_unmet: NotRequired[OnUnmetEnum]
     singleton: NotRequired[bool]
     begin: NotRequired[str | float | None]
+    hold: NotRequired[bool]
     code: NotRequired[Code | None]
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
@@ -3479,6 +3486,7 @@ class JobSpecRequest(TypedDict):
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
     begin: NotRequired[str | float | None]
+    hold: NotRequired[bool | None]
     code: NotRequired[CodeRequest | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
@@ -3533,6 +3541,7 @@ class JobSubmitRequest(TypedDict):
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
     begin: NotRequired[str | float | None]
+    hold: NotRequired[bool | None]
     code: NotRequired[CodeRequest | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]

@@ -57,7 +57,7 @@ def json_schema(address: str = "") -> Schema:
     tenant = {
         "type": "string",
         "description": "For whom; needed by members of several tenants.",
-        "x-flag": {"names": ["--tenant"], "takes": "text"},
+        "x-flag": {"names": ["--tenant", "--account", "-A"], "takes": "text"},
     }
     return {
         "$schema": DIALECT,

@@ -321,6 +321,14 @@ class JobSpec:
         is_sparse=True,
     )
     #: None: its working folders are empty.
+    #: How it is submitted, and not what it is: what is stored, and submitted again from there, has it not.
+    hold: bool = stated(
+        Truth(),
+        default=False,
+        help="It is submitted on hold, and waits until it is released.",
+        flag=Flag(("--hold", "-H")),
+        is_sparse=True,
+    )
     code: Code | None = stated(
         CODE,
         default=None,

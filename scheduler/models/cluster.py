@@ -18,6 +18,9 @@ class ClusterSettings(models.Model):
     #: How CPUs and memory are divided among jobs that leave them to the platform.
     auxiliary = models.CharField(max_length=12, default=TUNE, db_default=TUNE)
 
+    #: In which prices of GPUs are, by its code of ISO 4217; empty: in cost units without a name.
+    currency = models.CharField(max_length=3, default="", db_default="")
+
     #: Jobs that policies may displace in a round; None: any number.
     preemptions_per_round = models.PositiveIntegerField(null=True)
     #: How long a job may not borrow GPUs after it was preempted too early: the first time, and at most.

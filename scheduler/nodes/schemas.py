@@ -9,6 +9,7 @@ from nodeagent.isolation_levels import IsolationLevel
 from nodeagent.messages import Enforcement
 from scheduler.models.maintenance import WindowState
 from scheduler.models.nodes import LoanState, NodeState, Verdict
+from scheduler.wiring.schemas import Currency
 
 ENFORCEMENTS = [word for word in get_args(Enforcement) if word]
 ISOLATION_LEVELS = get_args(IsolationLevel)
@@ -148,7 +149,8 @@ class GpuModel(serializers.Serializer[Mapping[str, object]]):
     )
     nodes = serializers.IntegerField()
     part_enforcement = PartEnforcement()
-    price_per_hour = serializers.FloatField(help_text="The price of one GPU, in the operators' unit.")
+    price_per_hour = serializers.FloatField(help_text="The price of one GPU for an hour.")
+    currency = Currency()
 
 
 class GpuModels(serializers.Serializer[Mapping[str, object]]):

@@ -8,6 +8,16 @@ from tenants.api.strict import StrictSerializer
 PLUGIN_MOST = 255
 
 
+class Currency(serializers.CharField):
+    """In which a sum of money is; says the same wherever one stands."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            allow_null=True,
+            help_text="In which the money here is, by its code of ISO 4217; null: cost units without a name.",
+        )
+
+
 class ChosenPlugin(StrictSerializer):
     """A policy or placer with its parameters."""
 

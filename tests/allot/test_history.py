@@ -150,12 +150,13 @@ REPORT: dict[str, Any] = {
         {
             "virtual_cluster": "shared", "gpu_model": "V100", "jobs": 1200, "gpu_hours": 1300.5,
             "guaranteed_gpu_hours": 1000.5, "opportunistic_gpu_hours": 300.0, "wasted_gpu_hours": 12.0,
-            "cost": 2600.0, "entitled_gpu_hours": 2001.0,
+            "cost": 2600.0, "currency": None,
+            "entitled_gpu_hours": 2001.0,
         }
     ],
     "total": {
         "jobs": 1200, "gpu_hours": 1300.5, "guaranteed_gpu_hours": 1000.5, "opportunistic_gpu_hours": 300.0,
-        "wasted_gpu_hours": 12.0, "cost": 2600.0,
+        "wasted_gpu_hours": 12.0, "cost": 2600.0, "currency": None,
     },
 }  # fmt: skip
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from allot.errors import WrongUse
-from allot.sbatch import options_of, seconds_of, translate
+from allot.sbatch import QOS, Site, options_of, seconds_of, translate
 from scheduler.jobspec.parsing import parse
+
+SITE = Site({"gpu": "research"}, ["vision", "research"])
 
 # One script of each kind: its options and body, and (replicas, GPUs, CPUs, memory) of the job.
 KINDS: dict[str, tuple[str, tuple[int, int, int, str | None]]] = {
@@ -63,6 +65,13 @@ def test_a_script_of_each_kind_becomes_replicas_and_resources(kind: str) -> None
         ("--job-name='a b'", "approximated", {"name": "a-b"}),
         ("-p gpu", "translated", {"virtual_cluster": "research"}),
         ("-p other", "not possible", {}),
+        ("-A vision", "translated", {"tenant": "vision"}),
+        ("--account=vision", "translated", {"tenant": "vision"}),
+        ("-q preemptible", "approximated", {"guarantee": "opportunistic"}),
+        ("--qos=high", "approximated", {"priority": 50}),
+        ("--qos=gpu_long", "not possible", {}),
+        ("-H", "translated", {"hold": True}),
+        ("--hold", "translated", {"hold": True}),
         ("--signal=B:USR1@60", "approximated", {"checkpoint": {"grace_seconds": 60}}),
         ("--mail-type=END,FAIL", "translated", {"notify": {"email": ["end", "failure"]}}),
         ("--no-requeue", "approximated", {"retry": {"max_attempts": 1}}),
@@ -104,10 +113,37 @@ def test_a_script_of_each_kind_becomes_replicas_and_resources(kind: str) -> None
     ],
 )
 def test_each_line_says_what_became_of_it(option: str, how: str, fields: dict[str, Any]) -> None:
-    made = translate(f"#!/bin/sh\n#SBATCH -G 1\n#SBATCH {option}\ntrue\n", "job", {"gpu": "research"})
+    made = translate(f"#!/bin/sh\n#SBATCH -G 1\n#SBATCH {option}\ntrue\n", "job", SITE)
     assert (made.notes[1].line, made.notes[1].how) == (3, how)
     assert {**made.spec, **fields} == made.spec
+    parse(_without_tenant(made.spec))
+
+
+def test_an_account_that_is_no_tenant_is_named_with_those_that_are() -> None:
+    made = translate("#!/bin/sh\n#SBATCH -G 1\n#SBATCH -A astro\ntrue\n", "job", SITE)
+    assert "tenant" not in made.spec
+    assert made.notes[1].what == (
+        "ignored: it is not a tenant of yours (you have research, vision); choose one with --tenant"
+    )
+
+
+def test_every_qos_that_is_known_gives_a_field_of_the_specification() -> None:
+    for name in QOS:
+        made = translate(f"#!/bin/sh\n#SBATCH -G 1 -q {name.upper()}\ntrue\n", "job")
+        assert made.notes[1].how == "approximated"
+        parse(made.spec)
+
+
+def test_a_script_for_cpus_alone_is_a_job_without_gpus() -> None:
+    made = translate("#!/bin/bash\n#SBATCH -c 4 --mem=8G\npython tokenize.py\n", "job")
+    assert made.spec["tasks"][0]["resources"] == {"gpu": 0, "cpu": 4, "memory": "8GiB"}
+    assert not made.blocked
     parse(made.spec)
+
+
+def _without_tenant(spec: dict[str, Any]) -> dict[str, Any]:
+    """The part of it that is the specification; for whom it is stands beside it."""
+    return {name: value for name, value in spec.items() if name != "tenant"}
 
 
 def test_a_begin_time_becomes_an_instant() -> None:

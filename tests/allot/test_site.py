@@ -48,6 +48,24 @@ def allot(
     return signed_in(monkeypatch, str(live_server.url), make_token(operator))
 
 
+def test_prices_and_their_currency_are_in_the_file(allot: Allot) -> None:
+    hardware()
+    Path("site.yaml").write_text("currency: EUR\nprices: {V100: 2.5}\n")
+    shown = allot("apply", "-f", "site.yaml", "--dry-run").stdout.splitlines()
+    assert shown == ["~ currency: none -> EUR", "~ price of V100: 1.0 -> 2.5"]
+    assert allot("apply", "-f", "site.yaml", "--yes").exit_code == 0
+    assert "No changes." in allot("apply", "-f", "site.yaml").stderr
+    exported = yaml.safe_load(allot("export").stdout)
+    assert (exported["currency"], exported["prices"]) == ("EUR", {"P100": 1.0, "V100": 2.5})
+    Path("site.yaml").write_text("prices: {V1000: 2}\n")
+    assert "there is no such GPU model" in allot("apply", "-f", "site.yaml", "--yes").stderr
+    assert allot("admin", "currency").stdout == "Prices and costs are in EUR.\n"
+    assert allot("admin", "currency", "usd").stdout == "Prices and costs are in USD.\n"
+    assert "COST, USD" in allot("usage").stdout
+    assert allot("admin", "currency", "none").stdout == "Prices and costs are in cost units.\n"
+    assert "COST, " not in allot("usage").stdout
+
+
 def hardware() -> None:
     for name in ("v1", "v2"):
         make_node(name, gpus=8, rack="rack-1")

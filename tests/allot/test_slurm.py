@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from allot.slurm import words
+from allot.slurm import submitting, words
 from allot.slurm.options import listed_ids
+from allot.slurm.submitting import parts
 from scheduler.core.model.reasons import REASONS
 from tests.allot.fake_api import NOW, REASON, FakeApi, ended, make_attempt, running
 from tests.allot.in_process import Allot
@@ -316,17 +317,42 @@ def test_sbatch_takes_a_partition_for_a_virtual_cluster_and_an_account_for_a_ten
     assert second["virtual_cluster"] == "vision"
 
 
-def test_sbatch_on_hold_can_not_start_before_it_is_held(allot: Allot, api: FakeApi) -> None:
+def test_sbatch_on_hold_is_submitted_so(allot: Allot, api: FakeApi, tmp_path: Any) -> None:
     lines(allot, "sbatch", "--hold", "-G", "1", "--wrap", "true")
+    (tmp_path / "a.sh").write_text("#!/bin/bash\n#SBATCH -H\n#SBATCH -G 1\ntrue\n")
+    lines(allot, "sbatch", "a.sh")
+    lines(allot, "sbatch", "-G", "1", "--wrap", "true")
+    assert [body.get("hold") for body in api.sent("POST", "/jobs")] == [True, True, None]
+
+
+def test_components_of_a_job_stand_between_colons(allot: Allot, api: FakeApi, tmp_path: Any) -> None:
+    (tmp_path / "a.sh").write_text("#!/bin/bash\nsrun learn : act\n")
+    lines(allot, "sbatch", "-G", "4", ":", "-n", "2", "-c", "3", "a.sh")
+    options, commands = parts(["-G", "4", "learn", ":", "-n", "2", "-c", "3", "act", "--fast"])
+    assert commands == [["learn"], ["act", "--fast"]]
+    assert options == [
+        ("gpus", "4"), ("hetjob", None), ("ntasks", "2"), ("cpus-per-task", "3"),
+    ]  # fmt: skip
     (body,) = api.sent("POST", "/jobs")
-    assert datetime.fromisoformat(body["begin"]) > datetime.now().astimezone()
-    assert api.jobs[1]["held"]
-    assert api.changes == [(1, {"begin": None})]
+    assert [(task["replicas"], task["resources"]) for task in body["tasks"]] == [
+        (1, {"gpu": 4, "cpu": 1}),
+        (2, {"gpu": 0, "cpu": 3}),
+    ]
+
+
+def test_srun_of_several_components_runs_each_of_its_parts(
+    allot: Allot, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitting, "stay", lambda client, staying, spec, tenant: client.submit(spec) and 0)
+    lines(allot, "srun", "-G", "4", "learn", ":", "-n", "2", "act", "--fast")
+    (body,) = api.sent("POST", "/jobs")
+    assert [task["replicas"] for task in body["tasks"]] == [1, 2]
+    assert "srun learn : act --fast\n" in body["tasks"][1]["command"][2]
 
 
 def test_sbatch_that_can_not_come_over_submits_nothing(allot: Allot, api: FakeApi, tmp_path: Any) -> None:
-    (tmp_path / "cpu.sh").write_text("#!/bin/bash\n#SBATCH -c 4\ntrue\n")
-    assert "Nothing was submitted." in refused(allot, "sbatch", "cpu.sh")
+    (tmp_path / "odd.sh").write_text("#!/bin/bash\n#SBATCH -n 3 -G 1\nsrun true\n")
+    assert "Nothing was submitted." in refused(allot, "sbatch", "odd.sh")
     assert api.sent("POST", "/jobs") == []
     assert (
         "Would start at once." in allot("slurm", "sbatch", "--test-only", "-G", "1", "--wrap", "true").stderr

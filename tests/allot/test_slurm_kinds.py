@@ -22,8 +22,11 @@ class Kind:
     """A script, and what its job is like. `left_out`: options of which nothing comes over."""
 
     script: str
+    #: Of its first task.
     replicas: int = 1
     gpus: int = 1
+    #: Replicas and GPUs of a second task.
+    second: tuple[int, int] | None = None
     spec: dict[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -69,6 +72,12 @@ KINDS = {
         replicas=8,
         spec={"name": "mpi", "time_limit": 1_800},
     ),
+    "two kinds of workers": Kind(
+        script="#SBATCH -N 1 --gpus-per-node=4 --ntasks-per-node=1\n#SBATCH hetjob\n#SBATCH -n 8 -c 4\n"
+        "srun --het-group=0 python learn.py : --het-group=1 python act.py",
+        gpus=4,
+        second=(8, 0),
+    ),
     "modules with conda and apptainer": Kind(
         script="#SBATCH --gpus=2\n#SBATCH --chdir=/scratch/me\nmodule load cuda\nconda activate torch\n"
         "apptainer exec --nv image.sif python train.py",
@@ -96,17 +105,11 @@ def test_what_comes_over_of_each_kind(name: str) -> None:
     parse(made.spec)
     assert not made.blocked
     task: dict[str, Any] = made.spec["tasks"][0]
-    assert (task["replicas"], task["resources"]["gpu"]) == (kind.replicas, kind.gpus)
+    sizes = [(task["replicas"], task["resources"]["gpu"]) for task in made.spec["tasks"]]
+    assert sizes == [(kind.replicas, kind.gpus), *([kind.second] if kind.second else ())]
     assert {**made.spec, **kind.spec} == made.spec
     assert tuple(note.option for note in made.notes if note.how == "not possible") == kind.left_out
     assert subprocess.run(["bash", "-n", "-c", task["command"][-2]], check=False).returncode == 0
-
-
-def test_two_kinds_of_workers_are_not_taken_for_one() -> None:
-    """`hetjob` separates components; the second would otherwise replace what the first says."""
-    script = "#!/bin/bash\n#SBATCH -G 1 -n 1\n#SBATCH hetjob\n#SBATCH -G 4 -n 2\nsrun a : b\n"
-    with pytest.raises(WrongUse, match=r"Line 3.*hetjob"):
-        translate(script, "job")
 
 
 def test_typing_mistakes_are_told_by_line() -> None:
@@ -127,5 +130,5 @@ def test_typing_mistakes_are_told_by_line() -> None:
 
 def test_the_table_names_every_kind_that_is_tried_here() -> None:
     rows = re.findall(r"^\| ([^|]+?) \|", PAGE.read_text(), re.MULTILINE)
-    others = {"two kinds of workers", "typing mistakes", "array with requeue of one index"}
+    others = {"typing mistakes", "array with requeue of one index"}
     assert {*KINDS, *others} <= set(rows)

@@ -251,6 +251,25 @@ def test_an_sbatch_script_is_translated_and_said_line_by_line(
     assert "train.sbatch, line 3: --gres=gpu:V100:2: translated: 2 GPUs of model V100" in result.stderr
 
 
+def test_account_qos_and_hold_are_flags_as_in_slurm(allot: Allot, api: FakeApi, tmp_path: Path) -> None:
+    flags = "-A research --qos scavenger -H"
+    assert allot("submit", *flags.split(), "--", "true").exit_code == 0
+    # In a script they count, too; a flag wins over it.
+    script = "#!/bin/bash\n#SBATCH -A elsewhere\n#SBATCH -q high --hold\n#SBATCH -G 1\ntrue\n"
+    (tmp_path / "a.sbatch").write_text(script)
+    assert allot("submit", "a.sbatch").exit_code == 0
+    assert allot("submit", "a.sbatch", "--account", "research", "--qos=low").exit_code == 0
+    asked = ("tenant", "guarantee", "priority", "hold")
+    assert [tuple(body.get(name) for name in asked) for body in api.sent("POST", "/jobs")] == [
+        ("research", "opportunistic", None, True),
+        (None, None, 50, True),
+        ("research", None, -50, True),
+    ]
+    refused = allot("submit", "--qos", "gold", "--", "true")
+    assert refused.exit_code == 2
+    assert "--qos gold: it means no tier or priority here" in refused.stderr
+
+
 def test_an_sbatch_script_that_would_be_another_job_is_not_submitted(
     allot: Allot, api: FakeApi, tmp_path: Path
 ) -> None:

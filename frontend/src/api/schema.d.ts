@@ -3886,6 +3886,8 @@ export interface components {
              * @description When the budget will then be used up; null: not in this period, or it is.
              */
             reached_at: string | null;
+            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            currency: string | null;
             /** @description It is used up, and nothing of the tenant is started. */
             is_holding: boolean;
         };
@@ -4178,6 +4180,8 @@ export interface components {
              *     * `tune` - tune
              */
             auxiliary: components["schemas"]["AuxiliaryEnum"];
+            /** @description In which prices and costs are, by its code of ISO 4217; empty: cost units without a name. */
+            currency: string;
             /** @description Jobs that policies may take GPUs from in a round; null: any number. */
             preemptions_per_round: number | null;
             /**
@@ -4873,9 +4877,11 @@ export interface components {
             part_enforcement: components["schemas"]["PartEnforcement"];
             /**
              * Format: double
-             * @description The price of one GPU, in the operators' unit.
+             * @description The price of one GPU for an hour.
              */
             price_per_hour: number;
+            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            currency: string | null;
         };
         GpuModelUsage: {
             guaranteed_in_use: number;
@@ -5549,6 +5555,8 @@ export interface components {
             singleton?: boolean;
             /** @description It does not start before this: an instant with its time zone, or a duration from its submission on. */
             begin?: (string | number) | null;
+            /** @description It is submitted on hold, and waits until it is released. */
+            hold?: boolean;
             /** @description What its working folders begin with; nothing: they are empty. */
             code?: components["schemas"]["Code"] | null;
             /** @description How often it is tried again after failures. */
@@ -5703,6 +5711,11 @@ export interface components {
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
+            /**
+             * @description It is submitted on hold, and waits until it is released.
+             * @default false
+             */
+            hold?: boolean | null;
             /** @description What its working folders begin with; nothing: they are empty. */
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
@@ -5922,6 +5935,11 @@ export interface components {
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
+            /**
+             * @description It is submitted on hold, and waits until it is released.
+             * @default false
+             */
+            hold?: boolean | null;
             /** @description What its working folders begin with; nothing: they are empty. */
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
@@ -7275,6 +7293,8 @@ export interface components {
              *     * `tune` - tune
              */
             auxiliary?: components["schemas"]["AuxiliaryEnum"];
+            /** @description In which prices and costs are, by its code of ISO 4217; empty: cost units without a name. No price is converted. */
+            currency?: string;
             /** @description Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number. */
             preemptions_per_round?: number | null;
             /**
@@ -8993,6 +9013,8 @@ export interface components {
              * @description At the present prices of the GPU models.
              */
             cost: number;
+            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            currency: string | null;
             /** @description Where it is grouped by; so the next five. */
             tenant?: string;
             user?: string;
@@ -9062,6 +9084,8 @@ export interface components {
              * @description At the present prices of the GPU models.
              */
             cost: number;
+            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            currency: string | null;
         };
         User: {
             /** @description Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only. */

@@ -93,7 +93,8 @@ def print_budget(found: BudgetState, output: Format) -> None:
 
 def _lines(found: BudgetState) -> list[tuple[str, str]]:
     budget = found["budget"]
-    unit = "in cost" if budget and budget["unit"] == "cost" else "GPU-hours"
+    is_money = budget is not None and budget["unit"] == "cost"
+    unit = (found["currency"] or "in cost") if is_money else "GPU-hours"
     since = f"since {local_time(found['counts_from'])}"
     until = f" until {local_time(found['ends_at'])}" if found["ends_at"] else ""
     lines = [("Used", f"{found['used']:,.1f} {unit} {since}, {found['used_last_day']:,.1f} in the last day")]

@@ -198,7 +198,9 @@ def usage(
 def _print_usage(found: UsageReport, groupings: Sequence[str]) -> None:
     fields = [_BY.get(name, name) for name in groupings]
     entitled = any(line["entitled_gpu_hours"] is not None for line in found["rows"])
-    figures = ["JOBS", "GPU-HOURS", "GUARANTEED", "OPPORTUNISTIC", "WASTED", "COST"] + [
+    code = found["total"]["currency"]
+    cost = f"COST, {code}" if code else "COST"
+    figures = ["JOBS", "GPU-HOURS", "GUARANTEED", "OPPORTUNISTIC", "WASTED", cost] + [
         "ENTITLED",
         "USED",
     ] * entitled

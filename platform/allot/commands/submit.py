@@ -15,7 +15,7 @@ from allot.commands.uploading import UploadOption, bring_code, packed_code
 from allot.describe import asked_words, gpus_wanted, problem_lines, task_line, time_limit_words
 from allot.errors import FieldProblem, Refused, WrongUse
 from allot.output import Format, print_line, print_objects, say
-from allot.sbatch import translate
+from allot.sbatch import Site, qos_fields, translate
 from allot.spec_flags import spec_flags, values_of
 from allot.specfiles import Over, Source, name_from, pairs, read_sources, read_text
 
@@ -50,6 +50,11 @@ PartitionsOption = Annotated[
         metavar="PARTITION=VC",
         help="For sbatch scripts: a partition's virtual cluster.",
     ),
+]
+
+QosOption = Annotated[
+    str | None,
+    typer.Option("--qos", metavar="QOS", help="As in Slurm: normal, preemptible, high or low."),
 ]
 
 
@@ -129,13 +134,20 @@ def _read(path: str, partitions: dict[str, str]) -> list[Source]:
     if not path.endswith(BATCH_SCRIPTS):
         return read_sources([path])
     script = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES)
-    made = translate(script, name_from([path]), partitions)
+    with connect() as client:
+        made = translate(script, name_from([path]), site_of(client, partitions))
     for note in made.notes:
         place = f"line {note.line}" if note.line else "script"
         say(f"{path}, {place}: {note.option}: {note.how}: {note.what}")
     if made.blocked:
         raise WrongUse(f"{path} can not come over as it is; the lines above say why. Nothing was submitted.")
     return [Source(path, made.spec)]
+
+
+def site_of(client: Client, partitions: Mapping[str, str]) -> Site:
+    """Return what names in batch scripts mean here; virtual clusters are partitions by their own names."""
+    own = {vc["name"]: vc["name"] for vc in client.virtual_clusters()}
+    return Site(own | dict(partitions), [tenant["name"] for tenant in client.me()["tenants"]])
 
 
 def take_tenant(sources: list[Source]) -> str | None:
@@ -273,7 +285,8 @@ def with_spec_flags(command: Callable[..., None]) -> Callable[..., None]:
     # Flags of the specification come first, as they did when each was written down here.
     files = [one for one in own if one.name in ("ctx", "files")]
     others = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one not in files]
-    parameters = [*files, *(flag.parameter() for flag in spec_flags()), *others]
+    qos = inspect.Parameter("qos", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=QosOption)
+    parameters = [*files, *(flag.parameter() for flag in spec_flags()), qos, *others]
     setattr(command, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
     return command
 
@@ -281,7 +294,10 @@ def with_spec_flags(command: Callable[..., None]) -> Callable[..., None]:
 def given_flags(ctx: typer.Context, given: Mapping[str, Any]) -> Over:
     """What flags and the words after `--` put over the specification."""
     of_one_task = {flag.where: flag.names[0] for flag in spec_flags() if flag.is_of_one_task}
-    return Over(values_of(given), ctx.meta.get(COMMAND, ()), of_one_task)
+    values = values_of(given)
+    if given.get("qos") is not None:
+        values = {**qos_fields(given["qos"]), **values}
+    return Over(values, ctx.meta.get(COMMAND, ()), of_one_task)
 
 
 def register(app: typer.Typer) -> None:

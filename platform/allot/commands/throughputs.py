@@ -317,7 +317,8 @@ def price(
     """Set what a GPU of a model costs for an hour, for policies that minimise cost. For operators."""
     with connect() as client:
         now = client.set_price(gpu_model, price_per_hour)
-    print_line(f"{gpu_model}: {now['price_per_hour']:g} an hour, from the next round on.")
+    code = f" {now['currency']}" if now["currency"] else ""
+    print_line(f"{gpu_model}: {now['price_per_hour']:g}{code} an hour, from the next round on.")
 
 
 def _tenant(client: Client, name: str | None) -> str:

@@ -47,6 +47,12 @@ class Doer:
 
     client: Client
 
+    def set_currency(self, code: str) -> None:
+        self.client.set_cluster_settings({"currency": code})
+
+    def set_price(self, gpu_model: str, price: float) -> None:
+        self.client.set_price(gpu_model, price)
+
     def add_user(self, username: str, email: str = "") -> str:
         made = self.client.administration.add_user({"username": username, "email": email})
         return f"password of {username}: {shown_once(made['password'])}"

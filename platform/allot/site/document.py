@@ -109,6 +109,8 @@ def _list_of(known: Mapping[str, Check], *required: str, unique: bool = True) ->
 _PLUGIN = _fields({"name": _TEXT, "parameters": _ANY_MAPPING}, ("name",))
 
 SECTIONS: Mapping[str, Check] = {
+    "currency": _or_null(_TEXT),
+    "prices": _mapping_of(_NUMBER),
     "users": _list_of({"username": _TEXT, "email": _TEXT}, "username"),
     "tenants": _list_of(
         {

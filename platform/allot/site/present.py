@@ -33,6 +33,10 @@ _SAME = (
 class Present:
     """Each part by name, in the order of names, with the fields of the file."""
 
+    #: In which prices are; None: in cost units.
+    currency: str | None = None
+    #: For one GPU and hour, by model.
+    prices: Mapping[str, float] = field(default_factory=dict)
     users: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tenants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -49,7 +53,9 @@ class Present:
 
     def document(self) -> dict[str, Any]:
         """Return it as a file that `allot apply` takes without changes."""
-        named = {
+        named: dict[str, Any] = {
+            "currency": self.currency,
+            "prices": dict(self.prices),
             "users": [{"username": name, **fields} for name, fields in self.users.items()],
             "tenants": [{"name": name, **fields} for name, fields in self.tenants.items()],
             "nodes": [{"name": name, **fields} for name, fields in self.nodes.items()],
@@ -87,6 +93,8 @@ def present(client: Client, *, invitations_of: Callable[[str], bool] = lambda te
             fields["invitations"] = [{"email": email, "role": role} for email, role in sorted(open_ones)]
         tenants[name] = fields
     return Present(
+        currency=client.cluster_settings()["currency"] or None,
+        prices={model["name"]: model["price_per_hour"] for model in client.gpu_models()},
         users={user["username"]: {"email": user["email"]} for user in users if user["is_active"]},
         tenants=tenants,
         nodes={node["name"]: _node(node) for node in client.nodes()},

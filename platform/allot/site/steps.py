@@ -37,7 +37,11 @@ def problems_with_names(document: Mapping[str, Any], now: Present) -> list[Field
     """Return where a file names users and tenants that there will not be."""
     users = {*now.users, *(user["username"] for user in document.get("users", ()))}
     tenants = {*now.tenants, *(tenant["name"] for tenant in document.get("tenants", ()))}
-    problems = []
+    problems = [
+        FieldProblem(f"prices.{model}", "there is no such GPU model", f"one of: {', '.join(now.prices)}")
+        for model in document.get("prices", {})
+        if model not in now.prices
+    ]
     for number, tenant in enumerate(document.get("tenants", ())):
         for username in tenant.get("members", ()):
             if username not in users:
@@ -65,6 +69,7 @@ def steps(document: Mapping[str, Any], now: Present) -> list[Step]:
     vcs = list(enumerate(document.get("virtual_clusters", ())))
     guarantees = [step for number, vc in vcs for step in _guarantees(number, vc, now)]
     return [
+        *_money(document, now),
         *(step for number, user in enumerate(document.get("users", ())) for step in _user(number, user, now)),
         *(
             step
@@ -77,6 +82,19 @@ def steps(document: Mapping[str, Any], now: Present) -> list[Step]:
         # What is taken away first: at no time is more guaranteed than there is.
         *sorted(guarantees, key=lambda step: step.given["growth"]),
     ]
+
+
+def _money(document: Mapping[str, Any], now: Present) -> Iterator[Step]:
+    if "currency" in document and (document["currency"] or None) != now.currency:
+        code = document["currency"] or None
+        line = f"~ currency: {now.currency or 'none'} -> {code or 'none'}"
+        yield Step(where="currency", lines=(line,), deed="set_currency", given={"code": code or ""})
+    for model, price in document.get("prices", {}).items():
+        there = now.prices.get(model)
+        if price != there:
+            line = f"~ price of {model}: {_text(there)} -> {_text(price)}"
+            given = {"gpu_model": model, "price": price}
+            yield Step(where=f"prices.{model}", lines=(line,), deed="set_price", given=given)
 
 
 def _user(number: int, user: Mapping[str, Any], now: Present) -> Iterator[Step]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from allot.commands.logs import exit_code_of, wait_for
 from allot.commands.options import connect
 from allot.commands.running import Staying, stay
+from allot.commands.submit import site_of
 from allot.commands.uploading import bring_code, packed_code
 from allot.errors import WrongUse
 from allot.output import print_line, say
-from allot.sbatch import SHORT, Translation, translate
+from allot.sbatch import HETJOB, SHORT, Translation, translate
 from allot.slurm.relying import folder_to_send
 from allot.specfiles import Source, name_from, pairs, read_text
 
@@ -27,7 +27,7 @@ LARGEST_SCRIPT_BYTES = 60 * 1024
 #: Where a site says which virtual cluster a partition is: "gpu=research,cpu=shared".
 PARTITIONS = "ALLOT_PARTITIONS"
 _LETTERS = {
-    **SHORT, "H": "hold", "W": "wait", "Q": "quiet", "v": "verbose", "s": "oversubscribe", "O": "overcommit",
+    **SHORT, "W": "wait", "Q": "quiet", "v": "verbose", "s": "oversubscribe", "O": "overcommit",
     "L": "licenses", "M": "clusters",
 }  # fmt: skip
 _SWITCHES = {
@@ -35,27 +35,33 @@ _SWITCHES = {
     "oversubscribe", "overcommit", "kill-on-bad-exit", "label", "unbuffered", "upload", "no-upload",
 }  # fmt: skip
 _VALUES = {
-    *SHORT.values(), "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "gres", "gpus-per-node",
+    *({*SHORT.values()} - _SWITCHES),
+    "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "gres", "gpus-per-node",
     "gpus-per-task", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-gpu", "gpu-bind", "cpu-bind", "export",
     "open-mode", "signal", "time-min", "wrap", "comment", "licenses", "reservation", "kill-on-invalid-dep",
     "mpi", "hint", "tmp", "mincpus", "distribution", "nice", "priority", "threads-per-core",
 }  # fmt: skip
 #: They say how sbatch itself behaves, and nothing of the job.
 _OWN = {
-    "hold", "parsable", "wait", "quiet", "verbose", "test-only", "wrap", "kill-on-bad-exit", "label",
+    "parsable", "wait", "quiet", "verbose", "test-only", "wrap", "kill-on-bad-exit", "label",
     "unbuffered", "mpi", "upload", "no-upload",
 }  # fmt: skip
-_FAR = timedelta(days=365)
 
 
 def options_before(command: str, words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
-    """The options up to the first word that is not one, and that word with all behind it."""
+    """The options up to the first word that is not one, and that word with all behind it.
+
+    A colon between options, as between those of the components of a heterogeneous job, is one itself.
+    """
     found: list[tuple[str, str | None]] = []
     left = list(words)
-    while left and left[0].startswith("-") and left[0] != "-":
+    while left and (left[0] == ":" or left[0].startswith("-")) and left[0] != "-":
         word = left.pop(0)
         if word == "--":
             break
+        if word == ":":
+            found.append((HETJOB, None))
+            continue
         if word.startswith("--"):
             name, equals, text = word[2:].partition("=")
             value = text if equals else None
@@ -95,19 +101,7 @@ def _submit(client: Client, made: Translation, own: dict[str, str | None]) -> in
         checked = client.check(spec, tenant=tenant)
         say(f"sbatch: {checked['message']}")
         return 0 if checked["ok"] else 1
-    if "hold" in own:
-        # Until it is on hold it must not start.
-        held = (
-            spec if "begin" in spec else {**spec, "begin": (datetime.now().astimezone() + _FAR).isoformat()}
-        )
-        submitted = client.submit(held, tenant=tenant)
-        ids = [task["id"] for task in client.jobs(array=submitted["id"])] or [submitted["id"]]
-        for each in ids:
-            client.hold(each)
-            if held is not spec:
-                client.change(each, {"begin": None})
-    else:
-        submitted = client.submit(spec, tenant=tenant)
+    submitted = client.submit(spec, tenant=tenant)
     print_line(str(submitted["id"]) if "parsable" in own else f"Submitted batch job {submitted['id']}")
     if "wait" not in own:
         return 0
@@ -145,10 +139,11 @@ def _bring_folder(
 
 
 def srun(words: list[str]) -> int:
-    options, command = options_before("srun", words)
-    if not command:
+    options, commands = parts(words)
+    command = next((each for each in commands if each), None)
+    if command is None:
         raise WrongUse("srun: there is no command. Say what to run: `srun --gres=gpu:1 python train.py`.")
-    script = f"#!/bin/bash\nsrun {shlex.join(command)}\n"
+    script = f"#!/bin/bash\nsrun {' : '.join(map(shlex.join, commands))}\n"
     with connect(patient=True) as client:
         made = _translated(client, script, name_from(command), options, [], "srun", is_quiet=True)
         _bring_folder(client, made, dict(options), script, [], "srun")
@@ -157,6 +152,22 @@ def srun(words: list[str]) -> int:
         staying = Staying(client, detaches=False)
         with staying.listening():
             return stay(client, staying, spec, tenant)
+
+
+def parts(words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[list[str]]]:
+    """The options of all parts of `srun -n1 a : -n2 b`, and the command of each; a part may have none."""
+    options: list[tuple[str, str | None]] = []
+    commands = []
+    left = list(words)
+    while True:
+        end = left.index(":") if ":" in left else len(left)
+        of_part, command = options_before("srun", left[:end])
+        options += of_part
+        commands.append(command)
+        if end == len(left):
+            return options, commands
+        options.append((HETJOB, None))
+        left = left[end + 1 :]
 
 
 def _translated(
@@ -169,11 +180,9 @@ def _translated(
     *,
     is_quiet: bool,
 ) -> Translation:
-    partitions = {vc["name"]: vc["name"] for vc in client.virtual_clusters()}
-    partitions |= pairs([one for one in os.environ.get(PARTITIONS, "").split(",") if one], PARTITIONS)
+    partitions = pairs([one for one in os.environ.get(PARTITIONS, "").split(",") if one], PARTITIONS)
     of_the_job = [(option, value) for option, value in options if option not in _OWN]
-    made = translate(script, name, partitions, more=of_the_job, arguments=arguments)
-    _take_account(client, made)
+    made = translate(script, name, site_of(client, partitions), more=of_the_job, arguments=arguments)
     for note in made.notes:
         if not is_quiet or note.how == "not possible":
             place = f"line {note.line}: " if note.line else ""
@@ -183,14 +192,3 @@ def _translated(
             f"{command}: it can not come over as it is; the lines above say why. Nothing was submitted."
         )
     return made
-
-
-def _take_account(client: Client, made: Translation) -> None:
-    """An account that is a tenant of one's own is the tenant."""
-    for number, note in enumerate(made.notes):
-        account = note.option.removeprefix("--account=")
-        if account == note.option:
-            continue
-        if account in {tenant["name"] for tenant in client.me()["tenants"]}:
-            made.spec["tenant"] = account
-            made.notes[number] = type(note)(note.line, note.option, "translated", f"tenant: {account}")

@@ -33,9 +33,11 @@ from scheduler.jobs.budgets.selectors import (
 )
 from scheduler.jobs.budgets.services import Owner, budget_remove, budget_set, budget_state, user_quota_set
 from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
+from scheduler.models.selectors.money import currency
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.exports import FILE_ANSWERS, AnyFile, file_of, format_of
 from scheduler.wiring.rest import checked
+from scheduler.wiring.schemas import Currency
 from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
@@ -65,6 +67,7 @@ class BudgetState(serializers.Serializer[Mapping[str, object]]):
     reached_at = serializers.DateTimeField(
         allow_null=True, help_text="When the budget will then be used up; null: not in this period, or it is."
     )
+    currency = Currency()
     is_holding = serializers.BooleanField(help_text="It is used up, and nothing of the tenant is started.")
 
 
@@ -236,14 +239,14 @@ class UsageOfGpus(APIView):
 
         Members see those of their tenants, by user the admins of a tenant, operators those of all."""
         question = _question(request)
-        found = usage(viewer(request), question)
+        found, code = usage(viewer(request), question), currency()
         return Response(
             {
                 "since": question.since,
                 "until": question.until,
                 "by": question.by,
-                "rows": [shown_row(row) for row in found.rows],
-                "total": shown(found.total),
+                "rows": [shown_row(row, code) for row in found.rows],
+                "total": shown(found.total, code),
             }
         )
 
@@ -256,5 +259,6 @@ class UsageExport(APIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """The same as a CSV or Parquet file, without the total."""
         question = _question(request, UsageFileQuery)
-        rows = [shown_row(row) for row in usage(viewer(request), question).rows]
+        code = currency()
+        rows = [shown_row(row, code) for row in usage(viewer(request), question).rows]
         return file_of(format_of(request), "usage", columns(question.by), [rows])

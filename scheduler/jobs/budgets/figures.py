@@ -14,6 +14,7 @@ FIGURES = {
     "opportunistic_gpu_hours": Kind.DECIMAL,
     "wasted_gpu_hours": Kind.DECIMAL,
     "cost": Kind.DECIMAL,
+    "currency": Kind.TEXT,
     "entitled_gpu_hours": Kind.DECIMAL,
 }
 
@@ -23,8 +24,8 @@ def columns(by: Iterable[str]) -> Columns:
     return {**{name: Kind.DAY if name == "day" else Kind.TEXT for name in by}, **FIGURES}
 
 
-def shown(used: Used) -> Mapping[str, Any]:
-    """Return a total."""
+def shown(used: Used, currency: str | None) -> Mapping[str, Any]:
+    """Return a total. `currency`: that of its cost; None: cost units."""
     return {
         **used.key,
         "jobs": used.jobs,
@@ -33,13 +34,14 @@ def shown(used: Used) -> Mapping[str, Any]:
         "opportunistic_gpu_hours": _rounded(used.gpu_hours - used.guaranteed_gpu_hours),
         "wasted_gpu_hours": _rounded(used.wasted_gpu_hours),
         "cost": _rounded(used.cost),
+        "currency": currency,
     }
 
 
-def shown_row(used: Used) -> Mapping[str, Any]:
+def shown_row(used: Used, currency: str | None) -> Mapping[str, Any]:
     """Return a row: what a total has, and what was guaranteed."""
     entitled = used.entitled_gpu_hours
-    return {**shown(used), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
+    return {**shown(used, currency), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
 
 
 def _rounded(value: Any) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler.jobs.budgets.figures import columns, shown, shown_row
 from scheduler.jobs.budgets.selectors import UsageQuestion, usage
+from scheduler.models.selectors.money import currency
 from scheduler.wiring.exports import csv_text
 from tenants.models import Tenant
 from tenants.selectors import Viewer
@@ -19,10 +20,12 @@ def report(by: Viewer, tenant: Tenant | None, since: datetime, until: datetime) 
     grouping = "user" if tenant else "tenant"
     of_tenant = tenant.name if tenant else ""
     found = usage(by, UsageQuestion(since=since, until=until, by=[grouping], tenant=of_tenant))
-    rows = [shown_row(row) for row in found.rows]
-    total = shown(found.total)
+    code = currency()
+    of_money = f"in {code} " if code else ""
+    rows = [shown_row(row, code) for row in found.rows]
+    total = shown(found.total, code)
     lines = [
-        f"From {since:%Y-%m-%d %H:%M} until {until:%Y-%m-%d %H:%M} UTC, costs at present prices.",
+        f"From {since:%Y-%m-%d %H:%M} until {until:%Y-%m-%d %H:%M} UTC, costs {of_money}at present prices.",
         "",
         _line("", {name: name for name in _IN_TEXT}),
         *(_line(str(row[grouping]), row) for row in rows[:_ROWS_IN_TEXT]),

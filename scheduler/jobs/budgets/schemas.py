@@ -7,6 +7,7 @@ from rest_framework import serializers
 from scheduler.jobs.budgets.selectors import GROUPINGS
 from scheduler.models.budgets import UserBudget, UserQuota
 from scheduler.wiring.exports import FileQuery
+from scheduler.wiring.schemas import Currency
 from tenants.api.strict import StrictSerializer
 from tenants.api.tenants import MOST_CPUS, MOST_MEMORY_BYTES
 from tenants.models import Membership
@@ -100,6 +101,7 @@ class UsageTotal(serializers.Serializer[Mapping[str, object]]):
         " away when an attempt was stopped."
     )
     cost = serializers.FloatField(help_text="At the present prices of the GPU models.")
+    currency = Currency()
 
 
 class UsageRow(UsageTotal):

@@ -56,7 +56,15 @@ WITH own AS (
     JOIN scheduler_allocation l ON l.id = a.allocation_id
     LEFT JOIN scheduler_gpumodel m ON m.name = l.gpu_model
     WHERE a.starting_at < %(until)s AND (a.ended_at IS NULL OR a.ended_at > %(since)s) {conditions}
+), shared AS (
+    SELECT allocation_id FROM scheduler_attempt WHERE allocation_id IN (SELECT allocation_id FROM own)
+    GROUP BY allocation_id HAVING count(*) > 1
 ), cut AS MATERIALIZED (
+    -- By far the most have their GPUs alone, and nothing of others is looked up for them.
+    SELECT own.*, piece.start AS cut_start, piece.until AS cut_end, 1 AS sharers
+    FROM own, LATERAL ({pieces}) piece
+    WHERE own_end > own.start AND allocation_id NOT IN (SELECT allocation_id FROM shared)
+    UNION ALL
     -- From one coming or going of those beside it to the next, and in each day, it has an equal part.
     SELECT own.*, moment.at AS cut_start,
            coalesce(lead(moment.at) OVER (PARTITION BY own.id ORDER BY moment.at), own_end) AS cut_end,
@@ -64,17 +72,13 @@ WITH own AS (
             WHERE b.allocation_id = own.allocation_id AND b.starting_at <= moment.at
                   AND (b.ended_at IS NULL OR b.ended_at > moment.at)) AS sharers
     FROM own, LATERAL (
-        SELECT own.start AS at
+        SELECT piece.start AS at FROM ({pieces}) piece
         UNION SELECT change.at
         FROM scheduler_attempt b, LATERAL (VALUES (b.starting_at), (b.ended_at)) AS change (at)
         WHERE b.allocation_id = own.allocation_id AND b.id <> own.id
               AND change.at > own.start AND change.at < own.own_end
-        UNION SELECT midnight.at
-        FROM generate_series(date_trunc('day', own.start, 'UTC') + interval '1 day', own.own_end,
-                             interval '1 day') AS midnight (at)
-        WHERE %(by_day)s AND midnight.at < own.own_end
     ) moment
-    WHERE own_end > own.start
+    WHERE own_end > own.start AND allocation_id IN (SELECT allocation_id FROM shared)
 ), held AS (
     SELECT cut.job_id, cut.tenant_id, cut.submitted_by_id, cut.virtual_cluster_id, cut.gpu_model,
            cut.application, cut.cut_start AS start, cut.price,
@@ -104,6 +108,14 @@ JOIN tenants_tenant t ON t.id = held.tenant_id
 JOIN tenants_user u ON u.id = held.submitted_by_id
 JOIN tenants_virtualcluster v ON v.id = held.virtual_cluster_id
 GROUP BY GROUPING SETS (({grouped}), ()) ORDER BY grouping({grouped}), {columns} LIMIT {most}
+"""
+
+#: The pieces of an attempt's time: all of it, or those of each day (UTC).
+_WHOLE = "SELECT own.start, own.own_end AS until"
+_BY_DAY = """
+SELECT greatest(midnight, own.start) AS start, least(midnight + interval '1 day', own.own_end) AS until
+FROM generate_series(date_trunc('day', own.start, 'UTC'), own.own_end, interval '1 day') AS midnight
+WHERE midnight < own.own_end
 """
 
 
@@ -154,7 +166,11 @@ def usage(viewer: Viewer, question: UsageQuestion) -> Usage:
     conditions, values = _conditions(viewer, question)
     columns = [_COLUMNS[name] for name in question.by]
     statement = _USED.format(
-        conditions=conditions, columns=", ".join(columns), grouped=", ".join(columns), most=MOST_ROWS + 2
+        conditions=conditions,
+        pieces=_BY_DAY if "day" in question.by else _WHOLE,
+        columns=", ".join(columns),
+        grouped=", ".join(columns),
+        most=MOST_ROWS + 2,
     )
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
@@ -186,7 +202,6 @@ def _conditions(viewer: Viewer, question: UsageQuestion) -> tuple[str, dict[str,
     values: dict[str, Any] = {
         "since": question.since,
         "until": question.until,
-        "by_day": "day" in question.by,
     }
     conditions = []
     tenants = _tenants(viewer, question)

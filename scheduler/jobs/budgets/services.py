@@ -23,6 +23,7 @@ from scheduler.models.budgets import (
     UserQuota,
 )
 from scheduler.models.events import Event
+from scheduler.models.selectors.money import currency
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound
@@ -155,6 +156,7 @@ def budget_state(owner: Owner) -> dict[str, Any]:
         "used_last_day": per_second * _PACE.total_seconds(),
         "expected": None if left is None else spent + per_second * left,
         "reached_at": _reached_at(budget, spent, per_second, now, period.ends_at),
+        "currency": currency(),
         "is_holding": bool(budget and budget.action == BudgetAction.HOLD and budget.is_spent),
     }
 

@@ -94,13 +94,14 @@ def _row(one: FeasibleJob, tenant: Tenant, virtual_cluster: VirtualCluster, view
 
 def new_row(spec: JobSpec, tenant: Tenant, virtual_cluster: VirtualCluster, user: User) -> Job:
     """Return a queued job, for `insert_jobs`."""
+    kept = replace(spec, hold=False)
     return Job(
         tenant=tenant,
         virtual_cluster=virtual_cluster,
         submitted_by=user,
         name=spec.name,
-        spec=spec.to_dict(),
-        shape=spec.shape(),
+        spec=kept.to_dict(),
+        shape=kept.shape(),
         labels=dict(spec.labels),
         guaranteed=spec.guaranteed,
         priority=spec.priority,
@@ -108,6 +109,7 @@ def new_row(spec: JobSpec, tenant: Tenant, virtual_cluster: VirtualCluster, user
         gpu_models=list(spec.gpu_models),
         time_limit_seconds=spec.time_limit_seconds,
         state=JobState.QUEUED,
+        held=spec.hold,
     )
 
 
@@ -228,7 +230,7 @@ WITH given AS (
     SELECT * FROM jsonb_to_recordset(%s::jsonb) AS job(
         ordinal int, virtual_cluster_id bigint, name text, spec jsonb, shape jsonb, labels jsonb,
         guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8,
-        "array" jsonb, serves_id bigint, archive_id bigint,
+        "array" jsonb, serves_id bigint, archive_id bigint, held bool,
         begins_at timestamptz, begins_after_seconds float8)
 ), moment AS (
     SELECT clock_timestamp() AS now
@@ -240,7 +242,7 @@ WITH given AS (
         version)
     SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
         gpu_models, time_limit_seconds, "array", serves_id, archive_id,
-        coalesce(begins_at, now + begins_after_seconds * interval '1 second'), now, 'queued', false, false,
+        coalesce(begins_at, now + begins_after_seconds * interval '1 second'), now, 'queued', held, false,
         0, 0, 0, 0, '{}', '{}', '', 1
     FROM given, moment ORDER BY ordinal
     RETURNING id, tenant_id, submitted_at, eligible_at
@@ -266,6 +268,7 @@ _COLUMNS = (
     "array",
     "serves_id",
     "archive_id",
+    "held",
 )
 
 

@@ -50,6 +50,7 @@ def cluster_summary(viewer: Viewer) -> dict[str, Any]:
 
 _SETTINGS = (
     "auxiliary",
+    "currency",
     "preemptions_per_round",
     "backoff_seconds",
     "most_backoff_seconds",

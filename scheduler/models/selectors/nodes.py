@@ -12,6 +12,7 @@ from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.models.attempts import AllocatedGpu
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, LoanState, Node, NodeState
 from scheduler.models.selectors.maintenance import nodes_in_maintenance
+from scheduler.models.selectors.money import currency
 from tenants.errors import NotFound
 
 
@@ -54,6 +55,7 @@ def gpu_models() -> list[dict[str, Any]]:
     for model_id, isolation, gpus in by_isolation.annotate(gpus=Count("id")).order_by():
         if word := node_enforcement(isolation):
             held[model_id][word] += gpus
+    code = currency()
     return [
         {
             "name": row.name,
@@ -64,6 +66,7 @@ def gpu_models() -> list[dict[str, Any]]:
             "nodes": row.node_count,
             "part_enforcement": held[row.id],
             "price_per_hour": row.price_per_hour,
+            "currency": code,
         }
         for row in rows.order_by("name")
     ]

@@ -58,6 +58,14 @@ class ClusterSettingsChange(StrictSerializer):
         required=False,
         help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",
     )
+    currency = serializers.RegexField(
+        r"^([A-Z]{3})?\Z",
+        required=False,
+        allow_blank=True,
+        error_messages={"invalid": "is not a code of ISO 4217, such as EUR or USD."},
+        help_text="In which prices and costs are, by its code of ISO 4217; empty: cost units without a name."
+        " No price is converted.",
+    )
     preemptions_per_round = serializers.IntegerField(
         required=False,
         allow_null=True,

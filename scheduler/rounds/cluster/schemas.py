@@ -17,6 +17,10 @@ class ClusterSettings(serializers.Serializer[Mapping[str, object]]):
         choices=list(DIVISIONS),
         help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",
     )
+    currency = serializers.CharField(
+        allow_blank=True,
+        help_text="In which prices and costs are, by its code of ISO 4217; empty: cost units without a name.",
+    )
     preemptions_per_round = serializers.IntegerField(
         allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
     )

@@ -226,6 +226,32 @@ def test_csv_has_the_same_rows_as_json() -> None:
     assert [float(line["gpu_hours"]) for line in lines] == [row["gpu_hours"] for row in shown["rows"]]
 
 
+def test_money_is_in_the_currency_of_the_site() -> None:
+    olga = make_user("olga", operator=True)
+    tenant = make_tenant("red")
+    ran(tenant, make_user("ann"), at=NOON, hours=2)
+    GpuModel.objects.update(price_per_hour=2.5)
+    path = "/usage?by=gpu_model&since=2026-03-01T00:00:00Z&until=2026-04-01T00:00:00Z"
+    asked = caller(olga).get(path).json()
+    assert (asked["total"]["cost"], asked["total"]["currency"]) == (10.0, None)
+    settings = "/cluster/settings"
+    assert caller(olga).get(settings).json()["currency"] == ""
+    for wrong in ("euro", "eur", "E", "€"):
+        is_error(caller(olga).patch(settings, {"currency": wrong}), 400, "invalid")
+    assert caller(olga).patch(settings, {"currency": "EUR"}).json()["currency"] == "EUR"
+    asked = caller(olga).get(path).json()
+    assert (asked["total"]["cost"], asked["total"]["currency"]) == (10.0, "EUR")
+    assert asked["rows"][0]["currency"] == "EUR"
+    text = caller(olga).get(path.replace("/usage", "/usage/export")).content.decode()
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert (row["cost"], row["currency"]) == ("10.0", "EUR")
+    assert caller(olga).get("/gpu-models").json()["results"][0]["currency"] == "EUR"
+    assert caller(olga).get("/tenants/red/budget").json()["currency"] == "EUR"
+    # The same sum as a budget by cost counts.
+    owner = Owner(Tenant.objects.get(name="red"))
+    assert used(owner, "cost", NOON - HOUR, NOON + 3 * HOUR) == pytest.approx(10.0)
+
+
 def test_a_name_in_csv_is_no_formula() -> None:
     red = make_tenant("red")
     ran(red, make_member(red, "+1"), at=NOON, hours=1, gpus=1)

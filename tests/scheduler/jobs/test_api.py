@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from scheduler.jobs import representations as job_representations
 from scheduler.models import Event, Explanation, Job, LogChunk, ProgressPoint, QueueOrder
+from scheduler.rounds.run import run_round
 from tests.api.caller import is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job
-from tests.scheduler.conftest import World
+from tests.scheduler.conftest import World, spec
 
 REASON = {
     "code": "no_idle_gpus",
@@ -191,6 +192,20 @@ def test_an_ended_job_can_not_be_cancelled_or_held(world: World) -> None:
     body = is_error(world.member.post(f"/jobs/{job.id}/cancel"), 409, "conflict")
     assert "succeeded" in body["detail"]
     is_error(world.member.post(f"/jobs/{job.id}/hold"), 409, "conflict")
+
+
+def test_a_job_is_submitted_on_hold(world: World) -> None:
+    job = world.member.post("/jobs", spec(hold=True)).json()
+    assert (job["phase"], job["held"]) == ("held", True)
+    run_round()
+    assert world.member.get(f"/jobs/{job['id']}").json()["phase"] == "held"
+    # It is how the job was submitted, and not what it is.
+    again = world.member.post("/jobs", job["spec"]).json()
+    assert again["phase"] == "waiting"
+    both = world.member.post("/jobs/bulk", {"jobs": [spec(hold=True), spec()]}).json()["jobs"]
+    assert [Job.objects.get(id=each["id"]).held for each in both] == [True, False]
+    tasks = world.member.post("/jobs", spec(hold=True, array={"indices": "0-2"})).json()
+    assert Job.objects.filter(array_id=tasks["id"], held=True).count() == 3
 
 
 def test_hold_and_release(world: World) -> None:

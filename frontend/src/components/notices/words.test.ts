@@ -11,6 +11,7 @@ const state = (changes: Partial<BudgetState>): BudgetState => ({
   used_last_day: 4,
   expected: 76,
   reached_at: null,
+  currency: null,
   is_holding: false,
   ...changes,
 });
@@ -35,6 +36,7 @@ describe("outlook", () => {
 
 describe("amountText", () => {
   it("names the unit, and does not call a little nothing", () => {
+    expect(amountText(320, "cost", "EUR")).toBe("320 EUR");
     expect([amountText(1204.55, "gpu_hours"), amountText(320, "cost"), amountText(0.01, "gpu_hours")]).toEqual([
       "1,204.6 GPU-hours",
       "320 in cost",

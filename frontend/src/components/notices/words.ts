@@ -19,10 +19,10 @@ export const TOPICS: readonly { topic: Webhook["topics"][number]; says: string; 
 
 const AMOUNT = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
-/** "1,204.5 GPU-hours", "320 in cost". */
-export function amountText(amount: number, unit: string): string {
+/** "1,204.5 GPU-hours", "320 EUR", or "320 in cost" where the site's prices have no currency. */
+export function amountText(amount: number, unit: string, currency: string | null = null): string {
   const small = amount > 0 && amount < 0.05;
-  return `${small ? "under 0.1" : AMOUNT.format(amount)} ${unit === "cost" ? "in cost" : "GPU-hours"}`;
+  return `${small ? "under 0.1" : AMOUNT.format(amount)} ${unit === "cost" ? (currency ?? "in cost") : "GPU-hours"}`;
 }
 
 /** What is to be expected of a budget, in a sentence; empty where nothing can be said. */
@@ -37,7 +37,7 @@ export function outlook(state: BudgetState, day: (at: string) => string): string
   }
   if (reachedAt) return `At the rate of the last 24 hours, it is used up on ${day(reachedAt)}.`;
   if (expected === null || !endsAt) return "";
-  return `At the rate of the last 24 hours, ${amountText(expected, budget.unit)} will be used by ${day(endsAt)}.`;
+  return `At the rate of the last 24 hours, ${amountText(expected, budget.unit, state.currency)} will be used by ${day(endsAt)}.`;
 }
 
 export function webhookState({ active, failing_since: failingSince }: Webhook): "off" | "failing" | "works" {

@@ -60,11 +60,14 @@ function State({ state }: { state: BudgetState }) {
       )}
       <Facts
         facts={[
-          ["Used", used > 0 ? amountText(used, unit) : "nothing"],
-          ["Limit", budget ? amountText(budget.amount, unit) : "no limit"],
+          ["Used", used > 0 ? amountText(used, unit, state.currency) : "nothing"],
+          ["Limit", budget ? amountText(budget.amount, unit, state.currency) : "no limit"],
           ["Since", moment(state.counts_from)],
           ["Resets", state.ends_at ? moment(state.ends_at) : "never"],
-          ["Last 24 hours", state.used_last_day > 0 ? amountText(state.used_last_day, unit) : "nothing"],
+          [
+            "Last 24 hours",
+            state.used_last_day > 0 ? amountText(state.used_last_day, unit, state.currency) : "nothing",
+          ],
         ]}
       />
       {isSpent ? <Notice tone="failed">{says}</Notice> : says && <p className={styles.note}>{says}</p>}

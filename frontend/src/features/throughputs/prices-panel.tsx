@@ -21,8 +21,10 @@ export function PricesPanel() {
   const me = useSession();
   const models = useQuery(gpuModelsQuery).data ?? [];
   if (models.length === 0) return null;
+  const currency = models[0]?.currency;
+  const unit = currency ?? "cost units";
   return (
-    <Panel title="GPU prices, in cost units per GPU-hour">
+    <Panel title={`GPU prices, in ${unit} per GPU-hour`}>
       <Stack>
         {me.is_operator ? (
           <PricesForm models={models} />
@@ -30,8 +32,8 @@ export function PricesPanel() {
           <Facts facts={models.map(({ name, price_per_hour }) => [name, count(price_per_hour)])} />
         )}
         <p className={muted}>
-          A cost unit is the unit of your site's prices, the same for all models. Changed prices apply from now on, to
-          budgets by cost and to price-aware policies.
+          {!currency && "A cost unit is the unit of your site's prices, the same for all models. "}
+          Changed prices apply from now on, to budgets by cost and to price-aware policies.
         </p>
       </Stack>
     </Panel>

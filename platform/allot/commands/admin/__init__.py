@@ -8,6 +8,7 @@ from allot.commands.admin import (
     limits,
     maintenance,
     members,
+    money,
     nodes,
     reservations,
     tenants,
@@ -34,4 +35,5 @@ def register(app: typer.Typer) -> None:
         ("token", tokens.group, "API tokens of all users."),
     ):
         group.add_typer(area, name=name, help=about)
+    group.command()(money.currency)
     app.add_typer(group, name="admin", help="People and places: users, tenants, nodes, virtual clusters.")

@@ -1,0 +1,28 @@
+"""admin currency: in which prices and costs are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from allot.commands.options import connect
+from allot.output import print_line
+
+NONE = "none"
+
+
+def currency(
+    code: Annotated[
+        str | None,
+        typer.Argument(metavar="[CODE]", help="Its code of ISO 4217, such as EUR; `none`: cost units."),
+    ] = None,
+) -> None:
+    """Show or set in which currency prices and costs are; no price is converted. Operators set it."""
+    with connect() as client:
+        if code is None:
+            found = client.cluster_settings()
+        else:
+            wanted = "" if code.lower() == NONE else code.upper()
+            found = client.set_cluster_settings({"currency": wanted})
+    print_line(f"Prices and costs are in {found['currency'] or 'cost units'}.")
