@@ -22,6 +22,7 @@ OTHERS = {
     "idle_gpus_below_percent": 5.0,
     "idle_gpus_then": "warn",
     "auxiliary": "tune",
+    "currency": "",
     "overrun": None,
 }
 
