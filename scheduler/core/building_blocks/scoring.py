@@ -318,8 +318,7 @@ class PartsByScore:
         offers = [
             (model, offered)
             for model in demand.models
-            if capacity.adds(model, reach)
-            and (offered := capacity.open_gpus(model, reach, demand)) is not None
+            if (offered := capacity.open_gpus(model, reach, demand)) is not None
         ]
         is_single = len(demand.needs) == 1
         for rank in demand.ranks[-1:] if is_single else demand.ranks:

@@ -13,7 +13,7 @@ Holdings = dict[tuple[JobId, ...], Holding]
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldGpus:
     """The GPUs of holdings, kept as these come and go. A GPU of which several have parts counts once."""
 
     by_model: dict[str, int] = field(default_factory=dict)
@@ -21,14 +21,14 @@ class Held:
     opened: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, holdings: Iterable[Holding]) -> Held:
+    def by(cls, holdings: Iterable[Holding]) -> HeldGpus:
         held = cls()
         for holding in holdings:
             held.add(holding)
         return held
 
-    def copy(self) -> Held:
-        return Held(self.by_model.copy(), self.opened.copy())
+    def copy(self) -> HeldGpus:
+        return HeldGpus(self.by_model.copy(), self.opened.copy())
 
     def more_with(self, holding: Holding) -> int:
         """Return how many GPUs a holding adds."""
@@ -40,7 +40,7 @@ class Held:
         for gpu in holding.shared:
             self.opened[gpu] = self.opened.get(gpu, 0) + 1
 
-    def add_all(self, other: Held) -> None:
+    def add_all(self, other: HeldGpus) -> None:
         for model, gpus in other.by_model.items():
             self.by_model[model] = self.by_model.get(model, 0) + gpus
         for gpu, count in other.opened.items():
@@ -65,9 +65,9 @@ class Account:
     #: GPUs of each model that may be handed out in all; None: all that there are.
     limits: Mapping[str, int] | None = None
     #: What the view's own holdings had when none was settled yet, and how many they were. Never changed.
-    own: Held = field(default_factory=Held)
+    own: HeldGpus = field(default_factory=HeldGpus)
     own_count: int = 0
-    _held: Held = field(default_factory=Held)
+    _held: HeldGpus = field(default_factory=HeldGpus)
     #: Holdings that were counted one by one, and those that were counted all at once.
     _counted: set[Holding] = field(default_factory=set)
     _kept: Holdings = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from scheduler.core.fitting.account import Account, Held
+from scheduler.core.fitting.account import Account, HeldGpus
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Fit, Holding, Part, together, together_on
@@ -48,7 +48,7 @@ class Capacity(Searching):
         self,
         limits: Mapping[str, int] | None,
         pending: Pending | None = None,
-        own: Held | None = None,
+        own: HeldGpus | None = None,
         lapsed: Mapping[Holding, int] | None = None,
         *,
         may_evict: bool,
@@ -58,7 +58,7 @@ class Capacity(Searching):
         Its jobs hold `pending` already, which is `own` in all; None: they stay where they are. A holding in
         `lapsed` makes room only for a higher priority.
         """
-        pending, own = pending or {}, own or Held()
+        pending, own = pending or {}, own or HeldGpus()
         view = self.fork()
         view._lapsed, view.pinned, view.pending = lapsed or {}, frozenset(), dict(pending)
         view.account = Account(limits, own, len(pending))

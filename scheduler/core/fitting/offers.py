@@ -151,7 +151,7 @@ class Offers:
                 layer.add(part, usable[part.node])
         return layer
 
-    def adds(self, model: str, reach: int) -> bool:
+    def _adds(self, model: str, reach: int) -> bool:
         """Whether a reach offers anything of a model that the one before it does not."""
         layers = self._layers.get(model, ())
         return reach == IDLE or reach >= len(layers) or layers[reach] is not layers[reach - 1]

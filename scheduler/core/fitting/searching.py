@@ -101,8 +101,7 @@ class Searching(Offers):
     def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
         """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
         if demand.has_parts:
-            reaches = [reach for reach in range(OWN + 1) if self.adds(model, reach)]
-            offers = (self.open_gpus(model, reach, demand) for reach in reaches)
+            offers = (self.open_gpus(model, reach, demand) for reach in range(OWN + 1))
             found = (offered.place_on(demand, nodes) for offered in offers if offered is not None)
             places = next((places for places in found if places is not None), None)
             return None if places is None else self.fit_of(demand, model, places)
@@ -143,7 +142,7 @@ class Searching(Offers):
             return self._search_parts(demand)
         roomy = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
-            models = [model for model in roomy if self.adds(model, reach)]
+            models = [model for model in roomy if self._adds(model, reach)]
             if not models:
                 continue
             if self.chooser is not None and reach <= RELEASING:
@@ -266,7 +265,7 @@ class Searching(Offers):
                 chosen = self.part_chooser(self, demand, reach)
                 if chosen is not None:
                     return chosen
-            for model in [model for model in demand.models if self.adds(model, reach)]:
+            for model in demand.models:
                 offered = self.open_gpus(model, reach, demand)
                 places = None if offered is None else offered.nearest(demand, self.cluster.node_rank)
                 if places is not None:
@@ -274,11 +273,12 @@ class Searching(Offers):
         return None
 
     def open_gpus(self, model: str, reach: int, demand: Demand) -> OpenGpus | None:
-        """Return what a gang with parts is offered at that reach; None: this view does not reach so far.
+        """Return what a gang with parts is offered at that reach; None: no more than at the one before.
 
         In cells of its own a view has whole GPUs only (decision 0053).
         """
-        offered = None if model in self._private else self._offered(model, reach, demand)
+        has_more = model not in self._private and self._adds(model, reach)
+        offered = self._offered(model, reach, demand) if has_more else None
         if offered is None:
             return None
         kept, layers = self._layers[model][RELEASING], self._layers[model]

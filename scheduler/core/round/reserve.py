@@ -21,7 +21,7 @@ from scheduler.core.building_blocks.computing import Compute, of_view, run_inlin
 from scheduler.core.building_blocks.kept_orders import KeptOrders
 from scheduler.core.building_blocks.policy import Dice, View
 from scheduler.core.cells.chains import Layout
-from scheduler.core.fitting.account import Held
+from scheduler.core.fitting.account import HeldGpus
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import models_of
 from scheduler.core.fitting.holding import Holding
@@ -45,7 +45,7 @@ class _Part:
     waiting: dict[JobId, Job] = field(default_factory=dict)
     elastic: dict[JobId, Job] = field(default_factory=dict)
     pending: Pending = field(default_factory=dict)
-    held: Held = field(default_factory=Held)
+    held: HeldGpus = field(default_factory=HeldGpus)
     #: What policies read again and again: those that wait, and those that have GPUs, in an order.
     orders: KeptOrders = field(default_factory=KeptOrders)
     #: Whether some job or allocation stands behind a later one.
@@ -231,7 +231,7 @@ class Reservation:
         capacity = cluster.narrowed(None, pending, held, may_evict=False)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
-    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Held, dict[str, Any]]:
+    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, HeldGpus, dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
         part, frame = self._parts[name], self._facts.frame
         part.tidy_up()
@@ -245,7 +245,7 @@ class Reservation:
             running = {job: running[job] for jobs in pending for job in jobs}
             waiting = {job: known for job, known in part.jobs.items() if job not in running}
             orders = KeptOrders()
-            held = Held.by(pending.values())
+            held = HeldGpus.by(pending.values())
         return (
             pending,
             held,

@@ -289,7 +289,7 @@ def test_it_starts_what_the_textbook_starts(
 @settings(max_examples=examples(20), derandomize=True)
 @given(st.integers(0, 2**16))
 def test_later_jobs_alone_are_tried_where_the_last_round_could_start_none(seed: int) -> None:
-    """Jobs of all sizes and parts of GPUs join two queues, and some change or go: engines kept and new agree."""
+    """Jobs of all sizes join two queues, and some change or go: engines kept and new agree."""
     dice, number = Random(seed), count(2)
     facts, kept = queue_of(make_job(2, 8)), Rounds(compared_every=1_000)
     reservations, stalled, joined = [0], 0, False
