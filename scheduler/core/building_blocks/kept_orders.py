@@ -55,7 +55,7 @@ class Row:
 class WaitingLine:
     """The waiting jobs in one row, and by kinds: jobs of a kind fit equally well and may run equally long."""
 
-    __slots__ = ("_all", "_by_kind", "_cluster", "_kinds", "_known", "jobs")
+    __slots__ = ("_all", "_by_kind", "_cluster", "_kinds", "_known", "changes", "jobs")
 
     def __init__(self, cluster: Cluster, jobs: Iterable[Job] = ()) -> None:
         ranked = sorted([(rank_of(job), job) for job in jobs], key=_first)
@@ -64,6 +64,8 @@ class WaitingLine:
         self._all = Row([rank for rank, _ in ranked])
         #: In order.
         self.jobs = list(self._known)
+        #: How often something happened but that a job joined the end.
+        self.changes = 0
         #: None: it was not asked for.
         self._by_kind: dict[Hashable, Row] | None = None
         self._kinds: dict[JobId, Hashable] = {}
@@ -88,10 +90,14 @@ class WaitingLine:
         kind = None if self._by_kind is None else self._kind_of(job)
         if before is not None and rank_of(before) == rank and self._kinds.get(job.id) == kind:
             self._known[job.id] = job
+            self.changes += 1
             return
         self.drop(job.id)
         self._known[job.id] = job
-        self.jobs.insert(self._all.put(rank), job.id)
+        place = self._all.put(rank)
+        if place < len(self.jobs):
+            self.changes += 1
+        self.jobs.insert(place, job.id)
         if self._by_kind is not None:
             self._kinds[job.id] = kind
             self._by_kind.setdefault(kind, Row([])).put(rank)
@@ -101,6 +107,7 @@ class WaitingLine:
         job = self._known.pop(number, None)
         if job is None:
             return
+        self.changes += 1
         rank = rank_of(job)
         del self.jobs[self._all.drop(rank)]
         if self._by_kind is not None:
@@ -123,12 +130,14 @@ class _Entry(NamedTuple):
 class Ends:
     """The holdings of a view by when they end at the latest, by the time limits of their jobs."""
 
-    __slots__ = ("_default_limit", "_entries", "_held", "_promised")
+    __slots__ = ("_default_limit", "_entries", "_held", "_promised", "changes")
 
     def __init__(
         self, default_limit_seconds: float, holdings: Iterable[Holding], jobs: Mapping[JobId, Job]
     ) -> None:
         self._default_limit = default_limit_seconds
+        #: How often one came, went or was given another end.
+        self.changes = 0
         self._held: list[_Entry] = []
         self._promised: dict[AllocationId, _Entry] = {}
         self._entries: dict[tuple[JobId, ...], _Entry] = {}
@@ -142,6 +151,7 @@ class Ends:
     def put(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> None:
         """Take in an allocation or a nomination, or new time limits of a known one."""
         self.drop(running)
+        self.changes += 1
         entry = self._enter(running, holding, jobs)
         if not running.is_nominated:
             insort(self._held, entry)
@@ -157,6 +167,7 @@ class Ends:
     def drop(self, running: Running) -> None:
         """Forget an allocation that has ended, if it was known."""
         entry = self._entries.pop(running.jobs, None)
+        self.changes += entry is not None
         if entry is not None and self._promised.pop(entry.allocation, None) is None:
             del self._held[bisect_left(self._held, entry)]
 
@@ -192,9 +203,11 @@ _first = itemgetter(0)
 class KeptOrders:
     """The orders of one view that were asked for, and are kept from then on with the view's jobs."""
 
-    __slots__ = ("ends", "line")
+    __slots__ = ("ends", "line", "stalled")
 
     def __init__(self) -> None:
         #: None: no policy has asked yet, and nothing is spent on it.
         self.line: WaitingLine | None = None
         self.ends: Ends | None = None
+        #: What the view's policy noted of its last round, if nothing could start there; it alone reads it.
+        self.stalled: object = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.core.fitting.holding import Holding
@@ -11,44 +10,95 @@ from scheduler.core.model.snapshot import JobId
 
 #: A view's own holdings by their jobs.
 Holdings = dict[tuple[JobId, ...], Holding]
-_NO_GPUS: Mapping[str, int] = {}
+
+
+@dataclass(slots=True, eq=False)
+class HeldGpus:
+    """The GPUs of holdings, kept as these come and go. A GPU of which several have parts counts once."""
+
+    by_model: dict[str, int] = field(default_factory=dict)
+    #: GPUs that holdings have parts of, with how many do.
+    opened: dict[tuple[str, int, int], int] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, holdings: Iterable[Holding]) -> HeldGpus:
+        held = cls()
+        for holding in holdings:
+            held.add(holding)
+        return held
+
+    def copy(self) -> HeldGpus:
+        return HeldGpus(self.by_model.copy(), self.opened.copy())
+
+    def more_with(self, holding: Holding) -> int:
+        """Return how many GPUs a holding adds."""
+        shared = holding.shared
+        return holding.gpus - sum([gpu in self.opened for gpu in shared]) if shared else holding.gpus
+
+    def add(self, holding: Holding) -> None:
+        self.by_model[holding.model] = self.by_model.get(holding.model, 0) + self.more_with(holding)
+        for gpu in holding.shared:
+            self.opened[gpu] = self.opened.get(gpu, 0) + 1
+
+    def add_all(self, other: HeldGpus) -> None:
+        for model, gpus in other.by_model.items():
+            self.by_model[model] = self.by_model.get(model, 0) + gpus
+        for gpu, count in other.opened.items():
+            if gpu in self.opened:
+                self.by_model[gpu[0]] -= 1
+            self.opened[gpu] = self.opened.get(gpu, 0) + count
+
+    def remove(self, holding: Holding) -> None:
+        gpus = holding.gpus
+        for gpu in holding.shared:
+            left = self.opened.pop(gpu) - 1
+            if left:
+                self.opened[gpu] = left
+                gpus -= 1
+        self.by_model[holding.model] -= gpus
 
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The limits of a view beside what was counted against them. Changes; `fork` gives a copy.
+    """The limits of a view beside what was counted against them. Changes; `fork` gives a copy."""
 
-    A GPU of which several holdings have parts counts once.
-    """
-
-    #: GPUs of each model that may still be handed out; None: all that there are.
-    limits: dict[str, int] | None = None
-    #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many these were.
-    own: Mapping[str, int] = field(default_factory=lambda: _NO_GPUS)
+    #: GPUs of each model that may be handed out in all; None: all that there are.
+    limits: Mapping[str, int] | None = None
+    #: What the view's own holdings had when none was settled yet, and how many they were. Never changed.
+    own: HeldGpus = field(default_factory=HeldGpus)
     own_count: int = 0
-    #: Whether some of these had parts of GPUs.
-    has_parts: bool = False
+    _held: HeldGpus = field(default_factory=HeldGpus)
     #: Holdings that were counted one by one, and those that were counted all at once.
     _counted: set[Holding] = field(default_factory=set)
     _kept: Holdings = field(default_factory=dict)
-    #: GPUs that counted holdings have parts of, with how many do.
-    _opened: Counter[tuple[str, int, int]] = field(default_factory=Counter)
 
     def fork(self) -> Account:
-        limits = None if self.limits is None else dict(self.limits)
-        counted, opened = set(self._counted), self._opened.copy()
-        return Account(limits, self.own, self.own_count, self.has_parts, counted, self._kept, opened)
+        return Account(
+            self.limits, self.own, self.own_count, self._held.copy(), set(self._counted), self._kept
+        )
 
     # Questions
 
+    def room(self, model: str) -> int | None:
+        """Return how many more GPUs of a model may be handed out; None: no limit is set."""
+        if self.limits is None:
+            return None
+        return self.limits.get(model, 0) - self._held.by_model.get(model, 0)
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether more was handed out than the limits allow."""
+        return self.limits is not None and any(
+            [gpus > self.limits.get(model, 0) for model, gpus in self._held.by_model.items()]
+        )
+
     def cost(self, holding: Holding) -> int:
         """Return how many more GPUs are handed out with a holding: those not counted yet."""
-        shared = holding.shared
-        return holding.gpus - sum([self._opened[gpu] > 0 for gpu in shared]) if shared else holding.gpus
+        return self._held.more_with(holding)
 
     def has_opened(self, model: str, node: int, gpu: int) -> bool:
         """Whether a part of this GPU was handed out."""
-        return self._opened.get((model, node, gpu), 0) > 0
+        return (model, node, gpu) in self._held.opened
 
     def has_counted(self, holding: Holding) -> bool:
         if holding in self._counted:
@@ -59,10 +109,7 @@ class Account:
 
     def count(self, holding: Holding) -> None:
         self._counted.add(holding)
-        if self.limits is not None:
-            self.limits[holding.model] = self.limits.get(holding.model, 0) - self.cost(holding)
-        for gpu in holding.shared:
-            self._opened[gpu] += 1
+        self._held.add(holding)
 
     def count_own(self, kept: Holdings, left: Collection[Holding], pinned: int) -> bool:
         """Count those of the view's own that stay, if none was settled yet; return whether it was done.
@@ -70,35 +117,32 @@ class Account:
         `left`: the others, which are not counted, without the number that are `pinned`: these were counted
         before. This is the usual case, with which every round of every view begins.
         """
-        if len(kept) + len(left) + pinned != self.own_count or self.has_parts:
+        if len(kept) + len(left) + pinned != self.own_count:
             return False
         self._kept = kept
-        if self.limits is not None:
-            for model, gpus in self.own.items():
-                self.limits[model] = self.limits.get(model, 0) - gpus
-            for holding in left:
-                self.limits[holding.model] += holding.gpus
+        if self._held.by_model:
+            self._held.add_all(self.own)
+        else:
+            self._held = self.own.copy()
+        for holding in left:
+            self._held.remove(holding)
         return True
 
     def uncount(self, holding: Holding) -> None:
         """Take back what was counted."""
         self._counted.discard(holding)
-        gpus = holding.gpus
-        for gpu in holding.shared:
-            self._opened[gpu] -= 1
-            gpus -= self._opened[gpu] > 0
-        if self.limits is not None:
-            self.limits[holding.model] += gpus
+        self._held.remove(holding)
 
     def count_ahead(self, holdings: Collection[Holding], pending: int) -> None:
         """Count some of the view's own before anything is settled; `pending`: how many its own are."""
-        used = Counter(self.own)
+        self.own, self.own_count = self.own.copy(), pending
         for holding in holdings:
-            used[holding.model] -= holding.gpus
+            self.own.remove(holding)
             self.count(holding)
-        self.own, self.own_count = used, pending
 
     def reserve(self, model: str, gpus: int) -> None:
         """Keep GPUs from being handed out, at most those that are left."""
-        if self.limits is not None:
-            self.limits[model] = max(0, self.limits.get(model, 0) - gpus)
+        room = self.room(model)
+        if self.limits is not None and room is not None:
+            held = self._held.by_model.get(model, 0)
+            self.limits = {**self.limits, model: held + max(0, room - gpus)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from scheduler.core.fitting.account import Account
+from scheduler.core.fitting.account import Account, HeldGpus
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Fit, Holding, Part, together, together_on
@@ -47,24 +47,35 @@ class Capacity(Searching):
     def narrowed(
         self,
         limits: Mapping[str, int] | None,
-        pending: Pending,
-        used: Mapping[str, int],
+        pending: Pending | None = None,
+        own: HeldGpus | None = None,
         lapsed: Mapping[Holding, int] | None = None,
         *,
         may_evict: bool,
-        has_parts: bool = False,
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, `used` counts their GPUs by model; `has_parts`: parts of some. A
-        holding in `lapsed` makes room only for a higher priority.
+        Its jobs hold `pending` already, which is `own` in all; None: they stay where they are. A holding in
+        `lapsed` makes room only for a higher priority.
         """
+        pending, own = pending or {}, own or HeldGpus()
         view = self.fork()
         view._lapsed, view.pinned, view.pending = lapsed or {}, frozenset(), dict(pending)
-        view.account = Account(None if limits is None else dict(limits), used, len(pending), has_parts)
+        view.account = Account(limits, own, len(pending))
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
+
+    def terms(self) -> object | None:
+        """Return what equals the terms of another round where this one offers and limits the same; None: of
+        some that have to leave, that are pinned, or of cells the view's own it is not known.
+
+        Only of a capacity on which nothing was settled yet.
+        """
+        if self.dropped or self.pinned or self._lapsed or self._private:
+            return None
+        layers = [(layer, layer.version) for layers in self._layers.values() for layer in layers]
+        return self.cluster, layers, self.account.limits, self.account.own.by_model.copy()
 
     def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
         """Return a copy in which these of the view's own stay: their GPUs are counted and kept from others.
@@ -181,7 +192,7 @@ class Capacity(Searching):
         """Stop many at once: each node is updated once, however many are there."""
         several: dict[tuple[str, int], dict[int, Part]] = {}
         for holding in holdings:
-            if holding.shared or holding in self.dropped or self._is_pinned(holding):
+            if holding in self.dropped or self._is_pinned(holding):
                 self.drop(holding)
                 continue
             if holding.running is not None:
@@ -269,13 +280,17 @@ class Capacity(Searching):
             idle.leaving[part.node] = (*soon, *part.readings) if ends else left_after(soon, part.readings)
 
     def _own_layers(self, model: str, first: int = 0, end: int | None = None) -> list[Layer]:
-        """Return layers of a model as ones that no fork shares."""
+        """Return layers of a model, each once, as ones that no fork and no other reach shares."""
         layers = self._layers[model]
+        beyond = {*layers[:first], *(() if end is None else layers[end:])}
+        own: dict[Layer, Layer] = {}
         for reach, layer in enumerate(layers[first:end], first):
-            if layer not in self._unshared:
-                layers[reach] = layer.copy()
-                self._unshared.add(layers[reach])
-        return layers[first:end]
+            if layer not in own:
+                is_own = layer in self._unshared and layer not in beyond
+                own[layer] = layer if is_own else layer.copy()
+                self._unshared.add(own[layer])
+            layers[reach] = own[layer]
+        return list(own.values())
 
     def _own_account(self) -> Account:
         """Return the account as one that no fork shares."""

@@ -5,6 +5,7 @@ node.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.fitting.cards import Card, gpus_in
@@ -29,6 +30,9 @@ class Claims:
         #: The same by model and GPUs, wherever they are, who loses least first.
         self.evictable_by_size: BySize = {}
         self._evictable_holdings: dict[AllocationId, Holding] = {}
+        #: How many of each model may be asked to leave, and which leave already.
+        self._evictable_count: Counter[str] = Counter()
+        self._leaving: dict[AllocationId, str] = {}
         #: What stays and what leaves of each node, by allocation.
         self._claims: dict[_Place, dict[AllocationId, tuple[Part, bool]]] = {}
         self._places: dict[AllocationId, list[_Place]] = {}
@@ -43,6 +47,8 @@ class Claims:
         if holding is not None:
             line = self.evictable_by_size[holding.model, holding.gpus]
             del line[bisect_left(line, holding.disturbance, key=_disturbance)]
+            self._evictable_count[holding.model] -= 1
+        self._leaving.pop(allocation, None)
         for place in self._places.pop(allocation, ()):
             self._touched[place] = None
             del self._claims[place][allocation]
@@ -54,8 +60,11 @@ class Claims:
         """Note what an allocation has; `leaves`: it is on its way out."""
         places = [(holding.model, part.node) for part in holding.parts]
         self._places[allocation] = places
-        if holding.evictable and not leaves:
+        if leaves:
+            self._leaving[allocation] = holding.model
+        elif holding.evictable:
             self._evictable_holdings[allocation] = holding
+            self._evictable_count[holding.model] += 1
             line = self.evictable_by_size.setdefault((holding.model, holding.gpus), [])
             insort(line, holding, key=_disturbance)
         for place, part in zip(places, holding.parts, strict=True):
@@ -67,14 +76,19 @@ class Claims:
                 occupants.sort(key=lambda occupant: occupant[0].disturbance)
 
     def layers(self) -> Mapping[str, Sequence[Layer]]:
-        """Return what the cluster offers now, by model."""
+        """Return what the cluster offers now, by model; layers that offer the same are one object."""
         for model, node in self._touched:
             self._settle(model, node)
             for layer in self._layers[model]:
                 # The changes of a layer are not read from round to round.
                 layer.changes.clear()
         self._touched.clear()
-        return self._layers
+        some_leave = set(self._leaving.values())
+        offers = {}
+        for model, (idle, releasing, evicting) in self._layers.items():
+            releasing = releasing if model in some_leave else idle
+            offers[model] = [idle, releasing, evicting if self._evictable_count[model] else releasing]
+        return offers
 
     def _settle(self, model: str, number: int) -> None:
         """Compute again what one node offers in each layer."""

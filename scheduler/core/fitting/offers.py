@@ -6,7 +6,8 @@
                lost its guarantee in the view's own virtual cluster makes room for higher priorities only
     own        and those of the view's own jobs that are not settled yet
 
-A gang is looked for in each layer in turn, so no job is disturbed while there is another way.
+A gang is looked for in each layer in turn, so no job is disturbed while there is another way. Layers that
+offer the same are one object: where no job is stopping, what is not idle is not looked for again.
 """
 
 from __future__ import annotations
@@ -149,6 +150,11 @@ class Offers:
             for part in holding.parts:
                 layer.add(part, usable[part.node])
         return layer
+
+    def _adds(self, model: str, reach: int) -> bool:
+        """Whether a reach offers anything of a model that the one before it does not."""
+        layers = self._layers.get(model, ())
+        return reach == IDLE or reach >= len(layers) or layers[reach] is not layers[reach - 1]
 
     def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
         """Return a layer of what may be reclaimed, without those who make no room for the gang."""

@@ -52,20 +52,20 @@ class OpenGpus:
     #: None: what is offered is available without disturbing another job.
     loss: Loss | None = None
 
-    def place(
-        self, demand: Demand, rank: int, node_rank: int, nodes: Sequence[int] | None = None
-    ) -> Places | None:
-        """Return a place for the gang within one group of at most that rank; or None. `nodes`: which node
-        each replica has to be on."""
-        if nodes is not None:
-            return self._laid_out(demand, self.fleet.everything, -1, nodes)
+    def nearest(self, demand: Demand, node_rank: int) -> Places | None:
+        """Return a place for the gang within one group of the least rank at which there is one; or None."""
         if len(demand.needs) == 1 and demand.needs[0].part is not None:
             return self._laid_out(demand, self.fleet.everything, -1)
-        for scope, group in self._scopes(rank, node_rank):
-            found = self._laid_out(demand, scope, group)
-            if found is not None:
-                return found
+        for rank in demand.ranks:
+            for scope, group in self._scopes(rank, node_rank):
+                found = self._laid_out(demand, scope, group)
+                if found is not None:
+                    return found
         return None
+
+    def place_on(self, demand: Demand, nodes: Sequence[int]) -> Places | None:
+        """Return a place for the gang with each replica on the node named for it; or None."""
+        return self._laid_out(demand, self.fleet.everything, -1, nodes)
 
     def _scopes(self, rank: int, node_rank: int) -> Iterator[tuple[int, int]]:
         """Yield groups of nodes, and of GPUs on each, the narrowest first."""

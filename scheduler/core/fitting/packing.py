@@ -35,6 +35,7 @@ class Layer:
         "readings",
         "rooms",
         "storage",
+        "version",
     )
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
@@ -64,6 +65,8 @@ class Layer:
         self.leaving: dict[int, tuple[Reading, ...]] = {}
         #: Nodes in the order in which something of them changed: a later reader need not read the others.
         self.changes: list[int] = []
+        #: How often something of it changed.
+        self.version = 0
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
@@ -79,6 +82,7 @@ class Layer:
         twin.left, twin.rooms, twin.changes = self.left.copy(), self.rooms.copy(), []
         twin.readings, twin.storage = self.readings.copy() if self.readings else {}, self.storage
         twin.leaving = self.leaving.copy() if self.leaving else {}
+        twin.version = 0
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -104,7 +108,7 @@ class Layer:
         twin.rooms = {node: rooms for node, rooms in self.rooms.items() if nodes >> node & 1}
         twin.readings = {node: each for node, each in self.readings.items() if nodes >> node & 1}
         twin.storage, twin.leaving = self.storage, self.leaving
-        twin.changes = []
+        twin.changes, twin.version = [], 0
         return twin
 
     def set(
@@ -139,7 +143,8 @@ class Layer:
             for share in shares:
                 left = without(cards.pop(share.gpu, ()), share)
                 if left:
-                    cards[share.gpu], mask = left, mask & ~share.gpu
+                    cards[share.gpu] = left
+            mask &= ~sum([gpu for gpu in {share.gpu for share in shares} if gpu in cards])
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] | mask)
         if cpus:
@@ -215,6 +220,7 @@ class Layer:
     def _replace(self, node: int, mask: int) -> None:
         # Whatever changes of a node comes by here.
         self.changes.append(node)
+        self.version += 1
         before, after = self.masks[node].bit_count(), mask.bit_count()
         self.masks[node] = mask
         if before != after:

@@ -72,14 +72,14 @@ class Searching(Offers):
 
     def room(self, model: str) -> int:
         """Return how many more GPUs of a model the view may hand out, if all were available."""
-        limits = self.account.limits
-        return self.cluster.fleets[model].total if limits is None else limits.get(model, 0)
+        room = self.account.room(model)
+        return self.cluster.fleets[model].total if room is None else room
 
     def offered(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out now, though jobs would have to stop."""
         holdings = [holding for holding in self.pending.values() if holding.model == model]
         kept = [holding for holding in holdings if self._is_pinned(holding)]
-        own, pinned = [together(each, has_parts=self.account.has_parts) for each in (holdings, kept)]
+        own, pinned = [together(each, has_parts=bool(self.account.own.opened)) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
@@ -101,8 +101,10 @@ class Searching(Offers):
     def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
         """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
         if demand.has_parts:
-            fits = (self._find_parts(model, reach, demand, 0, nodes) for reach in range(OWN + 1))
-            return next((fit for fit in fits if fit is not None), None)
+            offers = (self.open_gpus(model, reach, demand) for reach in range(OWN + 1))
+            found = (offered.place_on(demand, nodes) for offered in offers if offered is not None)
+            places = next((places for places in found if places is not None), None)
+            return None if places is None else self.fit_of(demand, model, places)
         needs, fleet = by_node(nodes, demand.needs), self.cluster.fleets[model]
         free = self._layers[model][RELEASING].masks
         for reach in range(OWN + 1 if demand.gpus <= self.room(model) else 0):
@@ -138,8 +140,11 @@ class Searching(Offers):
     def _search(self, demand: Demand) -> Fit | None:
         if demand.has_parts:
             return self._search_parts(demand)
-        models = [model for model in demand.models if demand.gpus <= self.room(model)]
+        roomy = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
+            models = [model for model in roomy if self._adds(model, reach)]
+            if not models:
+                continue
             if self.chooser is not None and reach <= RELEASING:
                 offers = {model: self._but(demand, model, self._layers[model][reach]) for model in models}
                 chosen = self.chooser(self.cluster, offers, demand)
@@ -261,18 +266,19 @@ class Searching(Offers):
                 if chosen is not None:
                     return chosen
             for model in demand.models:
-                for rank in demand.ranks:
-                    fit = self._find_parts(model, reach, demand, rank)
-                    if fit is not None:
-                        return fit
+                offered = self.open_gpus(model, reach, demand)
+                places = None if offered is None else offered.nearest(demand, self.cluster.node_rank)
+                if places is not None:
+                    return self.fit_of(demand, model, places)
         return None
 
     def open_gpus(self, model: str, reach: int, demand: Demand) -> OpenGpus | None:
-        """Return what a gang with parts is offered at that reach; None: this view does not reach so far.
+        """Return what a gang with parts is offered at that reach; None: no more than at the one before.
 
         In cells of its own a view has whole GPUs only (decision 0053).
         """
-        offered = None if model in self._private else self._offered(model, reach, demand)
+        has_more = model not in self._private and self._adds(model, reach)
+        offered = self._offered(model, reach, demand) if has_more else None
         if offered is None:
             return None
         kept, layers = self._layers[model][RELEASING], self._layers[model]
@@ -283,7 +289,7 @@ class Searching(Offers):
         return OpenGpus(
             layer=self._but(demand, model, offered),
             fleet=self.cluster.fleets[model],
-            budget=None if self.account.limits is None else self.room(model),
+            budget=self.account.room(model),
             opened=partial(self.account.has_opened, model),
             is_carried=is_carried((kept, layers[IDLE]), demand),
             loss=loss,
@@ -300,10 +306,3 @@ class Searching(Offers):
         )
         placement = Placement(gpu_model=model, replicas=replicas, nodes=nodes_of(fleet, demand, places[0]))
         return self.fit_on(demand, placement, places[0])
-
-    def _find_parts(
-        self, model: str, reach: int, demand: Demand, rank: int, nodes: Sequence[int] | None = None
-    ) -> Fit | None:
-        offered = self.open_gpus(model, reach, demand)
-        places = None if offered is None else offered.place(demand, rank, self.cluster.node_rank, nodes)
-        return None if places is None else self.fit_of(demand, model, places)

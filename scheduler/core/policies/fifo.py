@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace, merge
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from scheduler.core.building_blocks.backfill import BackfillReservation
-from scheduler.core.building_blocks.kept_orders import Rank, Row, rank_of
+from scheduler.core.building_blocks.kept_orders import Ends, Rank, Row, WaitingLine, rank_of
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
@@ -43,29 +43,47 @@ class Fifo:
         """Keep what runs; grant the queue in order, then what fits beside the reservation of its head."""
         if not view.waiting:
             return Decision(grants=(), keep_running=True, stands_until=inf)
+        if self.backfill:
+            return self._backfilled(view)
         line = _Line(view, view.capacity.fork())
-        queue = view.line.jobs
-        ahead = line.start_in_order(queue)
-        waiting = queue[ahead:]
-        reasons: dict[JobId, tuple[Reason, ...]] = {}
-        wake_at, stands_until = None, inf
+        waiting = view.line.jobs[line.start_in_order(view.line.jobs) :]
+        reasons = {}
         if waiting:
+            reasons = dict.fromkeys(waiting[1:], (_behind(view.jobs[waiting[0]]),))
+            reasons[waiting[0]] = (_first(None),)
+        grants = tuple(line.grants)
+        return Decision(
+            grants=grants, reasons=reasons, queue=tuple(waiting), keep_running=True, stands_until=inf
+        )
+
+    def _backfilled(self, view: View) -> Decision:
+        """Where the last round could start nothing, and only later jobs came since, try these alone."""
+        terms = _Terms.of(self, view)
+        stalled = view.orders.stalled
+        view.orders.stalled = None
+        if isinstance(stalled, _Stalled) and terms == stalled.terms and view.now < stalled.stands_until:
+            line, head, reservation = stalled.line, stalled.head, stalled.reservation
+            line.view, waiting = view, view.line.jobs.copy()
+        else:
+            line = _Line(view, view.capacity.fork())
+            queue = view.line.jobs
+            waiting = queue[line.start_in_order(queue) :]
+            if not waiting:
+                return Decision(grants=tuple(line.grants), keep_running=True, stands_until=inf)
             head = view.jobs[waiting[0]]
-            reservation = line.reserve_for(head) if self.backfill else None
-            refused: Iterable[JobId]
-            if reservation is None:
-                refused = waiting[1:]
-            else:
-                # What is known of the running jobs changes then, and at no other instant at which nothing
-                # happens.
-                wake_at = view.ends.next_after(view.now)
-                stands_until = _stands_until(view, reservation, wake_at)
-                started = len(line.grants)
-                refused = line.backfill(head, reservation, self.backfill_depth)
-                for grant in line.grants[started:]:
-                    waiting.remove(grant.jobs[0])
-            reasons = dict.fromkeys(refused, (_behind(head),))
-            reasons[head.id] = (_first(reservation),)
+            reservation, line.seen = line.reserve_for(head), rank_of(head)
+        # What is known of the running jobs changes then, and at no other instant at which nothing happens.
+        wake_at = view.ends.next_after(view.now)
+        stands_until = _stands_until(view, reservation, wake_at)
+        started = len(line.grants)
+        refused = line.backfill(reservation, self.backfill_depth)
+        for grant in line.grants[started:]:
+            waiting.remove(grant.jobs[0])
+        if terms is not None and not line.grants and line.end is None:
+            line.seen = rank_of(view.jobs[waiting[-1]])
+            view.orders.stalled = _Stalled(terms, line, head, reservation, stands_until)
+        reasons: dict[JobId, tuple[Reason, ...]] = dict.fromkeys(refused, (_behind(head),))
+        reasons[head.id] = (_first(reservation),)
         return Decision(
             grants=tuple(line.grants),
             reasons=reasons,
@@ -89,6 +107,38 @@ def _stands_until(view: View, reservation: BackfillReservation, next_end: float 
     return ends if reservation.starts_at is None else min(ends, reservation.starts_at - view.round_seconds)
 
 
+class _Terms(NamedTuple):
+    """What a round decides by: between rounds of equal terms only later jobs joined the line."""
+
+    policy: Fifo
+    line: WaitingLine
+    ends: Ends
+    #: Of both of these.
+    changes: tuple[int, int]
+    capacity: object
+    default_limit_seconds: float
+    round_seconds: float
+
+    @classmethod
+    def of(cls, policy: Fifo, view: View) -> _Terms | None:
+        capacity, line, ends = view.capacity.terms(), view.line, view.ends
+        if capacity is None:
+            return None
+        changes = line.changes, ends.changes
+        limit = view.default_time_limit_seconds
+        return cls(policy, line, ends, changes, capacity, limit, view.round_seconds)
+
+
+class _Stalled(NamedTuple):
+    """What a round found that could start nothing; before `stands_until` time alone does not change it."""
+
+    terms: _Terms
+    line: _Line
+    head: Job
+    reservation: BackfillReservation
+    stands_until: float
+
+
 class _Line:
     """Grants so far, and the capacity that they and what runs leave."""
 
@@ -96,6 +146,14 @@ class _Line:
         self.view, self.capacity = view, capacity
         self.grants: list[Grant] = []
         self._started: list[tuple[float, Holding]] = []
+        #: The last job that was considered.
+        self.seen: Rank
+        #: The first one that was not; None: all were.
+        self.end: Rank | None = None
+        #: By shape that did not fit: the place in line where it did not. By shape that would delay the head:
+        #: its rows, and the place of the first.
+        self._misfits: dict[object, Rank] = {}
+        self._breakers: dict[object, list[tuple[Row, int]]] = {}
         capacity.keep_all()
 
     def start_in_order(self, queue: Sequence[JobId]) -> int:
@@ -116,8 +174,9 @@ class _Line:
         soonest = self.view.now + self.view.round_seconds
         return BackfillReservation(smallest, self.capacity, ends, soonest=soonest)
 
-    def backfill(self, head: Job, reservation: BackfillReservation, depth: int) -> Iterable[JobId]:
-        """Start the jobs behind the head that fit without delaying it; yield those that would delay it.
+    def backfill(self, reservation: BackfillReservation, depth: int) -> Iterable[JobId]:
+        """Start the jobs after the last one seen that fit without delaying the head; yield those that would
+        delay it.
 
         Whole kinds of jobs are passed over at once: the capacity only shrinks, so that what did not fit will
         not fit. A job that delayed the reservation where it was found a place may be found another one after
@@ -125,12 +184,8 @@ class _Line:
         start.
         """
         jobs, started = self.view.jobs, len(self.grants)
-        #: By shape that did not fit: the place in line where it did not. By shape that would delay the head:
-        #: its rows, and the place of the first.
-        misfits: dict[object, Rank] = {}
-        breakers: dict[object, list[tuple[Row, int]]] = {}
-        line = self._rows_behind(head) if self._is_anything_left() else []
-        end: Rank | None = None
+        misfits, breakers = self._misfits, self._breakers
+        line = self._rows_behind(self.seen) if self._is_anything_left() else []
         while line or len(self.grants) > started:
             if not line:
                 started = len(self.grants)
@@ -146,11 +201,12 @@ class _Line:
                 continue
             in_time = reservation.outlasts(self._ends_at(job))
             if not in_time and shape in breakers:
-                breakers[shape].append((row, place))
+                if not any([row is known for known, _ in breakers[shape]]):
+                    breakers[shape].append((row, place))
                 heappop(line)
                 continue
             if depth == 0:
-                end = rank
+                self.end = rank
                 break
             depth -= 1
             fit = _find(job, self.capacity)
@@ -161,7 +217,7 @@ class _Line:
                 self._start(job, fit)
                 place += 1
                 if not self._is_anything_left():
-                    end = rank
+                    self.end = rank
                     break
                 if place < len(row.ranks):
                     heapreplace(line, (row.ranks[place], place, row))
@@ -174,14 +230,14 @@ class _Line:
             number
             for shape, rows in breakers.items()
             for row, place in rows
-            for number in row.between(place, misfits.get(shape), end)
+            for number in row.between(place, misfits.get(shape), self.end)
         ]
 
-    def _rows_behind(self, head: Job) -> list[tuple[Rank, int, Row]]:
-        """Return a heap of kinds by their first job behind the head: its rank, its place, and its row."""
+    def _rows_behind(self, seen: Rank) -> list[tuple[Rank, int, Row]]:
+        """Return a heap of kinds by their first job after one: its rank, its place, and its row."""
         line: list[tuple[Rank, int, Row]] = []
         for row in self.view.line.by_kind.values():
-            place = bisect_right(row.ranks, rank_of(head))
+            place = bisect_right(row.ranks, seen)
             if place < len(row.ranks):
                 line.append((row.ranks[place], place, row))
         heapify(line)

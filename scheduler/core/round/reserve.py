@@ -12,7 +12,7 @@ than is guaranteed, no virtual cluster gains from its name.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,9 +21,10 @@ from scheduler.core.building_blocks.computing import Compute, of_view, run_inlin
 from scheduler.core.building_blocks.kept_orders import KeptOrders
 from scheduler.core.building_blocks.policy import Dice, View
 from scheduler.core.cells.chains import Layout
+from scheduler.core.fitting.account import HeldGpus
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import models_of
-from scheduler.core.fitting.holding import Holding, together
+from scheduler.core.fitting.holding import Holding
 from scheduler.core.fitting.offers import Pending
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 from scheduler.core.round.admit import Admission
@@ -44,10 +45,7 @@ class _Part:
     waiting: dict[JobId, Job] = field(default_factory=dict)
     elastic: dict[JobId, Job] = field(default_factory=dict)
     pending: Pending = field(default_factory=dict)
-    #: GPUs held, by model.
-    used: dict[str, int] = field(default_factory=dict)
-    #: Allocations that have parts of GPUs.
-    with_parts: set[AllocationId] = field(default_factory=set)
+    held: HeldGpus = field(default_factory=HeldGpus)
     #: What policies read again and again: those that wait, and those that have GPUs, in an order.
     orders: KeptOrders = field(default_factory=KeptOrders)
     #: Whether some job or allocation stands behind a later one.
@@ -106,27 +104,16 @@ class _Part:
         for job in running.jobs:
             self.running[job] = running
             self._wait_no_more(job)
-        self.used[running.gpu_model] = self.used.get(running.gpu_model, 0) + holding.gpus
-        if holding.shared:
-            self.with_parts.add(running.allocation)
+        self.held.add(holding)
 
-    def drop(self, running: Running, gpus: int) -> None:
-        del self.pending[running.jobs]
+    def drop(self, running: Running) -> None:
+        self.held.remove(self.pending.pop(running.jobs))
         if self.orders.ends is not None:
             self.orders.ends.drop(running)
         for job in running.jobs:
             del self.running[job]
             if job in self.jobs:
                 self._wait(self.jobs[job])
-        self.used[running.gpu_model] -= gpus
-        self.with_parts.discard(running.allocation)
-
-    @property
-    def gpus(self) -> int:
-        """GPUs held; one of which several have parts counts once."""
-        if self.with_parts:
-            return together(self.pending.values(), has_parts=True)
-        return sum(self.used.values())
 
 
 def _allocation(pending: tuple[tuple[JobId, ...], Holding]) -> AllocationId:
@@ -144,7 +131,7 @@ class Reservation:
         self.compute: Compute = run_inline
         self._parts: defaultdict[str, _Part] = defaultdict(_Part)
         self._view_of_job: dict[JobId, str] = {}
-        self._view_of_allocation: dict[AllocationId, tuple[str, Running, int]] = {}
+        self._view_of_allocation: dict[AllocationId, tuple[str, Running]] = {}
         #: Allocations that no single view decides about: their jobs are of several views.
         self.orphaned: set[AllocationId] = set()
 
@@ -193,8 +180,8 @@ class Reservation:
     def _leave(self, allocation: AllocationId) -> None:
         if allocation not in self._view_of_allocation:
             return
-        view, running, gpus = self._view_of_allocation.pop(allocation)
-        self._parts[view].drop(running, gpus)
+        view, running = self._view_of_allocation.pop(allocation)
+        self._parts[view].drop(running)
 
     def _join(self, running: Running) -> None:
         """Let a view have the allocation if all its jobs are the view's and may be considered."""
@@ -211,21 +198,22 @@ class Reservation:
         holding, running = self._facts.holdings[running.allocation], running.base
         if self._binding is not None and view != SPARE:
             running, holding = self._binding.seen(running) or (running, holding)
-        self._view_of_allocation[running.allocation] = view, running, holding.gpus
+        self._view_of_allocation[running.allocation] = view, running
         self._parts[view].put(running, holding)
 
     def order(self) -> Iterator[VirtualCluster]:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
 
         def use(vc: VirtualCluster) -> tuple[float, str]:
-            return self._parts[vc.name].gpus / max(sum(vc.guaranteed.values()), 1), vc.name
+            gpus = sum(self._parts[vc.name].held.by_model.values())
+            return gpus / max(sum(vc.guaranteed.values()), 1), vc.name
 
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
     def guaranteed(self, vc: VirtualCluster, cluster: Capacity, lapsed: Mapping[Holding, int]) -> View:
         """Return the view of a virtual cluster's guaranteed jobs; `lapsed`: what others of its jobs hold."""
         limits = {model: vc.guaranteed.get(model, 0) for model in cluster.models}
-        pending, used, common = self._still_there(vc.name, cluster)
+        pending, held, common = self._still_there(vc.name, cluster)
         if self._binding is not None:
             cluster = self._binding.offered(vc.name, cluster)
         return View(
@@ -233,39 +221,34 @@ class Reservation:
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(
-                limits, pending, used, lapsed, may_evict=True, has_parts=bool(self._parts[vc.name].with_parts)
-            ),
+            capacity=cluster.narrowed(limits, pending, held, lapsed, may_evict=True),
             **common,
         )
 
     def spare(self, cluster: Capacity) -> View:
         """Return the view of the opportunistic jobs of every virtual cluster."""
-        pending, used, common = self._still_there(SPARE, cluster)
-        has_parts = bool(self._parts[SPARE].with_parts)
-        capacity = cluster.narrowed(None, pending, used, may_evict=False, has_parts=has_parts)
+        pending, held, common = self._still_there(SPARE, cluster)
+        capacity = cluster.narrowed(None, pending, held, may_evict=False)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
-    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
+    def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, HeldGpus, dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
         part, frame = self._parts[name], self._facts.frame
         part.tidy_up()
         pending: Pending = part.pending
-        used: Mapping[str, int] = part.used
+        held = part.held
         running: Mapping[JobId, Running] = part.running
         waiting: Mapping[JobId, Job] = part.waiting
         orders = part.orders
         if cluster.dropped and not cluster.dropped.isdisjoint(pending.values()):
-            pending = {jobs: held for jobs, held in pending.items() if held not in cluster.dropped}
+            pending = {jobs: each for jobs, each in pending.items() if each not in cluster.dropped}
             running = {job: running[job] for jobs in pending for job in jobs}
             waiting = {job: known for job, known in part.jobs.items() if job not in running}
             orders = KeptOrders()
-            used = Counter()
-            for held in pending.values():
-                used[held.model] += held.gpus
+            held = HeldGpus.by(pending.values())
         return (
             pending,
-            used,
+            held,
             {
                 "now": frame.now,
                 "round_seconds": frame.round_seconds,

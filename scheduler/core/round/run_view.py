@@ -395,7 +395,7 @@ def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Plac
 
 
 def _check_limits(capacity: Capacity, view: View) -> None:
-    if capacity.account.limits and min(capacity.account.limits.values()) < 0:
+    if capacity.account.is_overdrawn:
         raise PolicyError(f"view {view.name} was given more GPUs than it is guaranteed")
 
 

@@ -40,8 +40,7 @@ class WithoutGpus:
         for vc in self._facts.virtual_clusters.values() if jobs else ():
             own = {job.id: job for job in jobs if job.virtual_cluster == vc.name}
             if own:
-                # None of its own is pending: running jobs stay where they are.
-                capacity = cluster.narrowed(None, {}, {}, may_evict=True)
+                capacity = cluster.narrowed(None, may_evict=True)
                 cluster = self._serve(vc.name, own, capacity, vc.placer, vc.placer_parameters)
         return cluster
 
@@ -51,7 +50,7 @@ class WithoutGpus:
         if not own:
             return cluster
         frame = self._facts.frame
-        capacity = cluster.narrowed(None, {}, {}, may_evict=False)
+        capacity = cluster.narrowed(None, may_evict=False)
         return self._serve(SPARE, own, capacity, frame.spare_placer, frame.spare_placer_parameters)
 
     def _admitted(self) -> Iterable[Job]:

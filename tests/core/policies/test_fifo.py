@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.building_blocks.backfill import BackfillReservation
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.snapshot import Job, JobId, Snapshot
+from scheduler.core.policies import fifo
 from scheduler.core.round.decide import decide
+from scheduler.core.round.rounds import Rounds, first_difference
 from tests.builders import (
     NOW,
     make_cluster,
     make_job,
     make_node,
+    make_part,
     make_running,
     make_snapshot,
     make_virtual_cluster,
@@ -276,6 +284,56 @@ def test_it_starts_what_the_textbook_starts(
         round_seconds=0.0,
     )
     assert started(decide(snapshot)) == easy(gpus, there, queue)
+
+
+@settings(max_examples=examples(20), derandomize=True)
+@given(st.integers(0, 2**16))
+def test_later_jobs_alone_are_tried_where_the_last_round_could_start_none(seed: int) -> None:
+    """Jobs of all sizes join two queues, and some change or go: engines kept and new agree."""
+    dice, number = Random(seed), count(2)
+    facts, kept = queue_of(make_job(2, 8)), Rounds(compared_every=1_000)
+    reservations, stalled, joined = [0], 0, False
+
+    def joins() -> Job:
+        job = JobId(100 * next(number))
+        fields: dict[str, Any] = {
+            "time_limit_seconds": dice.choice((None, 600.0, HOUR, 5 * HOUR)),
+            "guaranteed": dice.random() < 0.4,
+        }
+        if dice.random() < 0.4:
+            return make_part(job, dice.choice((0.3, 0.6)), submitted_at=facts.now, **fields)
+        return make_job(job, dice.choice((1, 2, 3, 8)), submitted_at=facts.now, **fields)
+
+    class Counted(BackfillReservation):
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            reservations[0] += 1
+            super().__init__(*arguments, **keywords)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fifo, "BackfillReservation", Counted)
+        loop = VirtualLoop(facts, {1: 60.0, 2: 40.0}, by=lambda each: decided(each))
+
+        def decided(snapshot: Snapshot) -> Plan:
+            nonlocal stalled
+            before = reservations[0]
+            plan = kept.decide(snapshot)
+            stalled += joined and reservations[0] == before
+            assert first_difference(plan, decide(snapshot)) == kept.difference == ""
+            return plan
+
+        for _ in range(25):
+            loop.step()
+            facts = loop.snapshot
+            has = {job for running in facts.running for job in running.jobs}
+            others, some = list(facts.jobs), [joins() for _ in range(dice.choice((0, 1, 1, 2)))]
+            waiting = [place for place, job in enumerate(others) if job.id not in has]
+            if waiting and dice.random() < 0.2:
+                place = dice.choice(waiting)
+                news = dice.choice(({"priority": 1}, {"time_limit_seconds": 60.0}, {"cancelling": True}))
+                others[place] = replace(others[place], **news)
+            loop.remaining.update({job.id: dice.choice((30.0, 400.0)) for job in some})
+            loop.snapshot, joined = replace(facts, jobs=(*others, *some)), bool(some)
+    assert stalled > 0
 
 
 def easy(gpus: int, running: list[tuple[int, float]], queue: dict[int, tuple[int, float]]) -> list[int]:

@@ -41,7 +41,7 @@ def kept_on(
     facts: Facts, candidates: Iterable[Downgrade], left: Capacity
 ) -> tuple[Mapping[AllocationId, Downgrade], Capacity]:
     """Return those whose GPUs no job took, and what is left when they keep them."""
-    left = left.narrowed(None, {}, {}, may_evict=True)
+    left = left.narrowed(None, may_evict=True)
     kept = [each for each in candidates if left.give_back(facts.holdings[each.running.allocation])]
     return {each.running.allocation: each for each in kept}, left
 
