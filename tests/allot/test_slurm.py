@@ -188,6 +188,15 @@ def test_sacct_says_what_scripts_ask(allot: Allot, queue: FakeApi) -> None:
     assert lines(allot, "sacct", "-nP", "-s", "F,CD", "-S", "now-7days", "-o", "JobID") == ["1", "6"]
 
 
+def test_sacct_shows_own_jobs_unless_others_are_asked_for(allot: Allot, queue: FakeApi) -> None:
+    asked = ("sacct", "-nXP", "-S", "now-7days", "-o", "JobID,User")
+    own, of_bob = {"1|ann", "2|ann", "4_0|ann", "4_7|ann", "6|ann"}, {"3|bob"}
+    assert set(lines(allot, *asked)) == own
+    assert set(lines(allot, *asked, "-a")) == own | of_bob
+    assert set(lines(allot, *asked, "-u", "bob")) == of_bob
+    assert lines(allot, "sacct", "-nXP", "-j", "3", "-o", "JobID") == ["3"]
+
+
 def test_sacct_says_when_a_job_is_not_there(allot: Allot, queue: FakeApi) -> None:
     result = allot("slurm", "sacct", "-n", "-j", "99")
     assert (result.exit_code, result.stdout) == (0, "")

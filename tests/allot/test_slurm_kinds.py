@@ -13,8 +13,11 @@ import pytest
 from allot.errors import WrongUse
 from allot.sbatch import translate
 from scheduler.jobspec.parsing import parse
+from tests.allot.fake_api import FakeApi, running
+from tests.allot.in_process import Allot
 
 PAGE = Path(__file__).parents[2] / "docs/slurm-users.md"
+DAYS = Path(__file__).parents[1] / "e2e/test_days.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +131,22 @@ def test_typing_mistakes_are_told_by_line() -> None:
     )
 
 
-def test_the_table_names_every_kind_that_is_tried_here() -> None:
-    rows = re.findall(r"^\| ([^|]+?) \|", PAGE.read_text(), re.MULTILINE)
+def test_one_index_of_an_array_is_requeued(allot: Allot, api: FakeApi) -> None:
+    for number, index in ((12, 0), (13, 3), (14, 4)):
+        array = {"number": 12, "index": index, "size": 3, "at_most": None}
+        api.add(number, name="sweep", array=array, **running())
+    requeued = allot("slurm", "scontrol", "requeue", "12_3")
+    assert requeued.exit_code == 0, requeued.stderr
+    assert [path for method, path, *_ in api.requests if method == "POST"] == ["/jobs/13/requeue"]
+
+
+def test_the_table_has_every_kind_and_its_tests() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \|.*\| (`test_[^|]+`) \|$", PAGE.read_text(), re.MULTILINE)
+    assert len(rows) == 13
     others = {"typing mistakes", "array with requeue of one index"}
-    assert {*KINDS, *others} <= set(rows)
+    assert {kind for kind, _ in rows} == {*KINDS, *others}
+    tests = "".join(path.read_text() for path in (Path(__file__), DAYS))
+    for kind, named in rows:
+        names = re.findall(r"`(\w+)`", named)
+        assert [name for name in names if f"def {name}(" not in tests] == [], kind
+        assert (test_what_comes_over_of_each_kind.__name__ in names) == (kind in KINDS), kind

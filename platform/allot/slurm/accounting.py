@@ -65,8 +65,9 @@ def sacct(arguments: list[str]) -> int:
     options.switch("-P", "--parsable2")
     options.switch("-p", "--parsable")
     options.switch("-b", "--brief")
+    options.switch("-a", "--allusers")
     # There are no steps, and no rows of earlier attempts.
-    options.ignored("-X", "--allocations", "-a", "--allusers", "-L", "--allclusters")
+    options.ignored("-X", "--allocations", "-L", "--allclusters")
     options.value("-o", "--format", "--fields", dest="format")
     options.value("--delimiter", default="|")
     options.value("-j", "--jobs", "--job", dest="jobs")
@@ -122,6 +123,8 @@ def _found(client: Client, given: object) -> list[Job]:
         since = past(asked["since"] or "today", "sacct: --starttime").isoformat()
         until = past(asked["until"], "sacct: --endtime").isoformat() if asked["until"] else None
         names = {name: listed(asked[name]) for name in ("user", "partition", "account", "name")}
+        if not asked["allusers"] and not names["user"]:
+            names["user"] = [client.me()["user"]["username"]]
         one = {name: found[0] if len(found) == 1 else None for name, found in names.items()}
         jobs = list(
             client.jobs(

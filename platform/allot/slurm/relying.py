@@ -22,6 +22,10 @@ VARIABLE = "ALLOT_SBATCH_UPLOAD"
 #: What it may say: not at all, where the script names something in the folder, each time.
 NEVER, AUTO, ALWAYS = "never", "auto", "always"
 _NAMED = 3
+#: What ends a word of a shell without a space.
+_BETWEEN = "();<>|&`"
+#: A command whose output is a part of the word.
+_SUBSTITUTED = re.compile(r"\$\(|`")
 _SUBMIT_FOLDER = re.compile(r"\A(?:\$SLURM_SUBMIT_DIR|\$\{SLURM_SUBMIT_DIR\}|\$PWD|\$\{PWD\})/")
 
 
@@ -67,12 +71,18 @@ def names_in(folder: str, script: str, arguments: Sequence[str] = ()) -> list[st
 def _words(script: str) -> Iterator[str]:
     """Yield the words of a script's commands; of `python -m x.y`, what it would read as well."""
     for line in script.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=_BETWEEN)
+        lexer.whitespace_split = True
         try:
-            words = shlex.split(line, comments=True)
+            words = list(lexer)
         except ValueError:
             # A quotation that goes on over several lines.
             words = line.split()
-        yield from words
+        for word in words:
+            yield word
+            # In quotes; it is shorter than its line by these, so that this ends.
+            if _SUBSTITUTED.search(word) and len(word) < len(line):
+                yield from _words(word)
         for before, module in pairwise(words):
             if before == "-m":
                 yield module.partition(".")[0]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from functools import cache
 
 from django.db import connection, transaction
 
@@ -226,69 +226,57 @@ _ENDED_WORDS = {
 
 # The ORM takes as long to write the SQL of a thousand inserts as PostgreSQL takes for all of the rest.
 _INSERT = """
-WITH given AS (
-    SELECT * FROM jsonb_to_recordset(%s::jsonb) AS job(
-        ordinal int, virtual_cluster_id bigint, name text, spec jsonb, shape jsonb, labels jsonb,
-        guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8,
-        "array" jsonb, serves_id bigint, archive_id bigint, held bool,
-        begins_at timestamptz, begins_after_seconds float8)
-), moment AS (
+WITH moment AS (
     SELECT clock_timestamp() AS now
+), given AS (
+    SELECT * FROM ROWS FROM (
+        jsonb_populate_recordset(NULL::scheduler_job, %s::jsonb), unnest(%s::float8[])
+    ) WITH ORDINALITY
 ), inserted AS (
-    INSERT INTO scheduler_job (
-        tenant_id, submitted_by_id, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", serves_id, archive_id, eligible_at, submitted_at, state,
-        held, cancelling, attempts_started, failures, preemptions, short_runs, avoid_nodes, service, message,
-        version)
-    SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", serves_id, archive_id,
-        coalesce(begins_at, now + begins_after_seconds * interval '1 second'), now, 'queued', held, false,
-        0, 0, 0, 0, '{}', '{}', '', 1
-    FROM given, moment ORDER BY ordinal
+    INSERT INTO scheduler_job ({columns}) SELECT {values} FROM given, moment ORDER BY given.ordinality
     RETURNING id, tenant_id, submitted_at, eligible_at
 ), told AS (
     INSERT INTO scheduler_event (
         at, kind, subject, subject_id, tenant_id, job_id, from_state, to_state, actor, message, data)
-    SELECT submitted_at, 'job.submitted', 'job', id, tenant_id, id, '', 'queued', %s, '', '{}'
+    SELECT submitted_at, 'job.submitted', 'job', id, tenant_id, id, '', 'queued', %s, '', '{{}}'
     FROM inserted ORDER BY id
 )
 SELECT id, submitted_at, eligible_at FROM inserted ORDER BY id
 """
-_COLUMNS = (
-    "virtual_cluster_id",
-    "name",
-    "spec",
-    "shape",
-    "labels",
-    "guaranteed",
-    "priority",
-    "gpus",
-    "gpu_models",
-    "time_limit_seconds",
-    "array",
-    "serves_id",
-    "archive_id",
-    "held",
-)
+#: The database's clock says when it is, and what a duration from now on means.
+_BY_THE_CLOCK = {
+    "submitted_at": "moment.now",
+    "eligible_at": "coalesce(given.eligible_at, moment.now + given.unnest * interval '1 second')",
+}
 
 
-def _beginning(job: Job) -> dict[str, Any]:
-    """Return the columns of `begin`: the database's clock says what a duration from now on means."""
-    begin = job.specification.begin
-    if isinstance(begin, datetime):
-        return {"begins_at": begin.isoformat()}
-    return {"begins_after_seconds": begin}
+@cache
+def _statement() -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return attribute and column of all that a job's row has but its number, and what inserts rows."""
+    columns = {
+        field.attname: field.column
+        for field in Job._meta.concrete_fields
+        if field.column and not field.primary_key
+    }
+    quoted = {column: connection.ops.quote_name(column) for column in columns.values()}
+    values = [_BY_THE_CLOCK.get(column, f"given.{name}") for column, name in quoted.items()]
+    return tuple(columns.items()), _INSERT.format(
+        columns=", ".join(quoted.values()), values=", ".join(values)
+    )
 
 
 def insert_jobs(jobs: Sequence[Job], *, actor: str) -> None:
-    """Insert queued jobs of one tenant and one user in their order; fills in `id` and the instants."""
-    first = jobs[0]
-    given = [
-        {"ordinal": ordinal, **_beginning(job), **{name: getattr(job, name) for name in _COLUMNS}}
-        for ordinal, job in enumerate(jobs)
+    """Insert queued jobs in their order, with every column as it is; fills in `id` and the instants."""
+    columns, statement = _statement()
+    begins = [job.specification.begin for job in jobs]
+    rows = [
+        {column: getattr(job, name) for name, column in columns}
+        | {"eligible_at": begin if isinstance(begin, datetime) else None}
+        for job, begin in zip(jobs, begins, strict=True)
     ]
+    seconds = [None if isinstance(begin, datetime) else begin for begin in begins]
     with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [json.dumps(given), first.tenant_id, first.submitted_by_id, actor])
+        cursor.execute(statement, [json.dumps(rows, default=datetime.isoformat), seconds, actor])
         for job, instants in zip(jobs, cursor.fetchall(), strict=True):
             job.id, job.submitted_at, job.eligible_at = instants
             job._state.adding = False

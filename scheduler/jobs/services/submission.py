@@ -67,7 +67,8 @@ class FeasibleJob:
     archive: Archive | None = None
 
     def core_job(self) -> CoreJob:
-        return replace(self.spec.core_job(tenant=self.tenant), user=self.user, awaits=self.awaits)
+        job = self.spec.core_job(tenant=self.tenant)
+        return replace(job, user=self.user, awaits=self.awaits, held=self.spec.hold)
 
 
 class Submission:

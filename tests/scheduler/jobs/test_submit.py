@@ -35,6 +35,13 @@ def test_a_submitted_job_is_queued_and_answered_whole(world: World) -> None:
     assert world.member.get(f"/jobs/{row.id}").json() == job
 
 
+def test_a_check_of_a_job_on_hold_says_that_it_waits_for_its_release(world: World) -> None:
+    answer = world.member.post("/jobs/check", spec(hold=True)).json()
+    assert answer["ok"]
+    assert answer["message"] == "Would wait: It was put on hold."
+    assert world.member.post("/jobs/check", spec()).json()["message"] == "Would start at once."
+
+
 def test_a_job_names_nodes_and_is_told_which_there_are_none_of(world: World) -> None:
     make_node("node-x", gpus=4)
     answer = world.member.post("/jobs", spec(nodes={"only": ["node-x"]}))

@@ -27,7 +27,7 @@ function Limits({ tenant, limits: { username, quota, budget } }: { tenant: strin
     const used = state ? `${count(state.used)} of ` : "";
     facts.push([
       budget.period === "none" ? "Budget" : `This ${budget.period}`,
-      used + amountText(budget.amount, budget.unit),
+      used + amountText(budget.amount, budget.unit, state?.currency),
     ]);
     if (state?.is_holding) facts.push(["Now", "used up: no further job of yours starts"]);
   }

@@ -5,6 +5,7 @@ import { useEffect } from "react";
 
 import type { Job, JobModelThroughput, JobThroughputs } from "@/api/schema";
 import { jobThroughputsQuery } from "@/api/throughput-queries";
+import { useCurrency } from "@/components/currency";
 import { ago, duration, gpuHours } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Tag } from "@/components/state-badge";
@@ -81,6 +82,7 @@ export function ThroughputsPanel({ job }: { job: Job }) {
 
 function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs; isOver: boolean }) {
   const { models } = throughputs;
+  const currency = useCurrency();
   const hasTargets = !isOver && models.some(({ target_share: share }) => share !== null);
   const hasReceived = !isOver && models.some(({ received_share: share }) => share !== null);
   return (
@@ -130,7 +132,7 @@ function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs;
             ),
         },
         {
-          header: "Price, cost units per GPU-hour",
+          header: `Price, ${currency ?? "cost units"} per GPU-hour`,
           isNumeric: true,
           cell: (model) => model.price_per_hour.toFixed(2),
         },

@@ -1,11 +1,8 @@
 import type { ComponentProps } from "react";
 
+import { useCurrency } from "@/components/currency";
 import { SelectField } from "@/ui/field";
 
-const UNITS = [
-  { value: "gpu_hours", label: "GPU-hours, all models alike" },
-  { value: "cost", label: "Cost units, by each model's price" },
-];
 const PERIODS = [
   { value: "month", label: "Each month" },
   { value: "week", label: "Each week" },
@@ -22,9 +19,13 @@ interface Props {
 
 /** What a budget counts, for how long, and what it does: that of a tenant, or of a member. */
 export function BudgetFields({ field }: Props) {
+  const units = [
+    { value: "gpu_hours", label: "GPU-hours, all models alike" },
+    { value: "cost", label: `${useCurrency() ?? "Cost units"}, by each model's price` },
+  ];
   return (
     <>
-      <SelectField {...field("unit")} label="Unit" options={UNITS} />
+      <SelectField {...field("unit")} label="Unit" options={units} />
       <SelectField {...field("period")} label="Period" hint="In UTC; weeks begin on Monday" options={PERIODS} />
       <SelectField
         {...field("action")}

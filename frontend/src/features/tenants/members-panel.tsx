@@ -6,6 +6,7 @@ import { answerOf, api } from "@/api/client";
 import { userLimitsQuery } from "@/api/limit-queries";
 import { membersQuery } from "@/api/queries";
 import type { Role } from "@/api/schema";
+import { useCurrency } from "@/components/currency";
 import { words } from "@/components/format";
 import { limitsText } from "@/components/limits-text";
 import { isAdminOf, ROLES, useSession } from "@/components/session";
@@ -32,6 +33,7 @@ export function MembersPanel({ tenant }: { tenant: string }) {
   const limits = useQuery(userLimitsQuery(tenant)).data;
   const limitsOf = (username: string) => limits?.find((each) => each.username === username);
   const [limiting, setLimiting] = useState<string | null>(null);
+  const currency = useCurrency();
   const mayChange = isAdminOf(me, tenant);
   const refresh = () => queries.invalidateQueries({ queryKey: membersQuery(tenant).queryKey });
   const set = useMutation({
@@ -90,7 +92,7 @@ export function MembersPanel({ tenant }: { tenant: string }) {
           {
             header: "Limits",
             cell: ({ username }) => {
-              const text = limitsText(limitsOf(username) ?? { quota: null, budget: null });
+              const text = limitsText(limitsOf(username) ?? { quota: null, budget: null }, currency);
               return (
                 <>
                   {text || <span className={muted}>{mayChange || username === me.user.username ? "none" : ""}</span>}{" "}

@@ -3,12 +3,12 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
 import type { GpuModel } from "@/api/schema";
-import { setPrice } from "@/api/settings-queries";
+import { changeClusterSettings, setPrice } from "@/api/settings-queries";
 import { count } from "@/components/format";
 import { SaveButtons, unsaved, useKept, withChange } from "@/components/kept-form";
 import { useSession } from "@/components/session";
 import { ErrorNotice } from "@/ui/feedback";
-import { Field, NumberInput } from "@/ui/field";
+import { Field, NumberInput, TextField } from "@/ui/field";
 import { FieldRow, Form } from "@/ui/form";
 import { Facts, muted, Panel, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
@@ -16,7 +16,7 @@ import { useSay } from "@/ui/toasts";
 /** By GPU model; one that was emptied is undefined. */
 type Prices = Record<string, number | undefined>;
 
-/** What a GPU of each model costs for an hour; operators say so. */
+/** What a GPU of each model costs for an hour, and in which currency; operators say so. */
 export function PricesPanel() {
   const me = useSession();
   const models = useQuery(gpuModelsQuery).data ?? [];
@@ -27,7 +27,7 @@ export function PricesPanel() {
     <Panel title={`GPU prices, in ${unit} per GPU-hour`}>
       <Stack>
         {me.is_operator ? (
-          <PricesForm models={models} />
+          <PricesForm models={models} currency={currency ?? ""} />
         ) : (
           <Facts facts={models.map(({ name, price_per_hour }) => [name, count(price_per_hour)])} />
         )}
@@ -40,15 +40,18 @@ export function PricesPanel() {
   );
 }
 
-function PricesForm({ models }: { models: readonly GpuModel[] }) {
+function PricesForm({ models, currency }: { models: readonly GpuModel[]; currency: string }) {
   const say = useSay();
   const queries = useQueryClient();
   const [changes, keep] = useKept<Prices>("prices", {});
+  const [typed, keepTyped] = useKept<string | null>("currency", null);
+  const code = typed ?? currency;
   const prices: Prices = Object.fromEntries(models.map(({ name, price_per_hour }) => [name, price_per_hour]));
   const draft: Prices = { ...prices, ...changes };
   const save = useMutation({
     // One after another: those before one that is refused are saved.
     mutationFn: async (wanted: Prices) => {
+      if (code !== currency) await changeClusterSettings({ currency: code }, {});
       for (const [model, price] of Object.entries(wanted)) {
         if (price === undefined) continue;
         await setPrice(model, price).catch((error: unknown) => {
@@ -57,17 +60,22 @@ function PricesForm({ models }: { models: readonly GpuModel[] }) {
         keep((now) => unsaved(now, { [model]: price }));
       }
     },
-    onSuccess: () => say("done", "Saved the prices."),
-    onSettled: () => queries.invalidateQueries({ queryKey: gpuModelsQuery.queryKey }),
+    onSuccess: () => say("done", "Saved the prices and their currency."),
+    onSettled: async (_, error) => {
+      await queries.invalidateQueries({ queryKey: gpuModelsQuery.queryKey });
+      if (!error) keepTyped((now) => (now === code ? null : now));
+    },
   });
   const refused = save.error instanceof PriceError ? save.error : null;
+  const wrongCode = save.error instanceof ApiError ? save.error.explain("currency") : undefined;
   const discard = () => {
     keep(() => ({}));
+    keepTyped(() => null);
     save.reset();
   };
   return (
     <Form onSubmit={() => save.mutate(changes)}>
-      {save.error && !refused?.problem && <ErrorNotice error={save.error} />}
+      {save.error && !refused?.problem && !wrongCode && <ErrorNotice error={save.error} />}
       <FieldRow>
         {models.map(({ name, gpus }) => (
           <Field
@@ -88,8 +96,19 @@ function PricesForm({ models }: { models: readonly GpuModel[] }) {
             )}
           </Field>
         ))}
+        <TextField
+          label="Currency"
+          hint="ISO 4217, such as EUR; empty: cost units"
+          problem={wrongCode}
+          value={code}
+          onChange={(event) => keepTyped(() => event.target.value.toUpperCase())}
+        />
       </FieldRow>
-      <SaveButtons isChanged={Object.keys(changes).length > 0} busy={save.isPending} onDiscard={discard} />
+      <SaveButtons
+        isChanged={code !== currency || Object.keys(changes).length > 0}
+        busy={save.isPending}
+        onDiscard={discard}
+      />
     </Form>
   );
 }
