@@ -79,9 +79,9 @@ def test_the_controls_above_the_jobs_do_not_wrap(open_page):
     choices = page.get_by_role("main").get_by_role("combobox")
     expect(choices).to_have_count(4)
     assert len(set(choices.evaluate_all(tops))) == 1
-    assert page.get_by_role("button", name="Columns").evaluate("(button) => button.offsetTop") == choices.last.evaluate(
-        "(choice) => choice.offsetTop"
-    )
+    assert page.get_by_role("button", name="Columns").evaluate(
+        "(button) => button.offsetTop"
+    ) == choices.last.evaluate("(choice) => choice.offsetTop")
 
 
 def test_figures_end_where_their_header_ends(open_page):
