@@ -89,6 +89,7 @@ export function ThroughputsPanel({ job }: { job: Job }) {
 function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs; isOver: boolean }) {
   const models = modelsWithFacts(throughputs);
   if (models.length === 0) return null;
+  const isKnown = models.some(({ throughput }) => throughput !== null);
   const hasTargets = !isOver && models.some(({ target_share: share }) => share !== null);
   const hasReceived = !isOver && models.some(({ received_share: share }) => share !== null);
   return (
@@ -109,8 +110,8 @@ function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs;
             </>
           ),
         },
-        { header: "Throughput", cell: (model) => <ThroughputCell model={model} /> },
-        {
+        isKnown && { header: "Throughput", cell: (model) => <ThroughputCell model={model} /> },
+        isKnown && {
           header: "Known from",
           cell: ({ source, samples, confidence }) => (
             <SourceMark source={source} samples={samples} confidence={confidence} />
