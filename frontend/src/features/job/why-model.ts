@@ -73,9 +73,7 @@ export function targetSentence(throughputs: JobThroughputs): string {
   if (targets.length === 0) return `Policy ${throughputs.policy_plugin.name} sets no targets by GPU model.`;
   const meant = listed(targets, ({ target_share: share }) => share);
   const got = listed(throughputs.models, ({ received_share: share }) => share);
-  const goal = meant
-    ? `Its target is ${meant}`
-    : "Its target is 0 for now: other jobs come first, and it uses what they leave";
+  const goal = meant ? `Its target is ${meant}` : "Its target is 0 for now: it uses the GPUs that other jobs leave";
   return `${goal}. Since the last targets it had ${got || "none"}.`;
 }
 

@@ -148,7 +148,7 @@ function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
     if (racks.length === 0) {
       return (
         <EmptyState title="No nodes yet">
-          An operator adds nodes on the Nodes page. Each appears here when its agent connects.
+          An operator adds nodes on the Nodes page. A node appears here when its agent connects.
         </EmptyState>
       );
     }
