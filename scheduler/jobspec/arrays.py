@@ -92,7 +92,9 @@ ARRAY = Object(
             flag=Flag(("--array",), metavar="INDICES"),
         ),
         "at_most": stated(
-            Whole(1, MOST_TASKS), default=None, help="The most of them that run at once; null: any number."
+            Whole(1, MOST_TASKS),
+            default=None,
+            help="Maximum number of tasks that run at once; null: any number.",
         ),
     },
     make=_array,

@@ -26,12 +26,12 @@ AWAITED = Object(
     stated={
         "job": stated(
             Whole(1, MOST_JOB),
-            help="The number of another job of the tenant; that of an array means all its tasks.",
+            help="The number of another job of the tenant. The number of an array means all its tasks.",
         ),
         "when": stated(
             Choice(WHEN),
             default=SUCCEEDED,
-            help="What it must have done. One that was cancelled has failed, and counts as started.",
+            help="What that job must have done. A cancelled job counts as failed and as started.",
         ),
     },
 )

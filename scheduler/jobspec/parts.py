@@ -70,7 +70,7 @@ class Watch:
         name="silent",
         default=None,
         unit="seconds",
-        help="After so long without a progress line; null: it need not tell any.",
+        help="After this time without a progress line; null: no progress lines are required.",
         example="30m",
     )
     then: str = stated(
@@ -83,7 +83,7 @@ class Watch:
         default=None,
         unit="seconds",
         group=IDLE,
-        help="After so long in which all its GPUs did nothing.",
+        help="After this time with all its GPUs idle.",
         example="1h",
     )
     idle_below_percent: float = stated(
@@ -92,7 +92,7 @@ class Watch:
         default=IDLE_BELOW_PERCENT,
         unit="percent",
         group=IDLE,
-        help="A GPU that is less busy does nothing.",
+        help="A GPU below this utilisation is idle.",
     )
 
 
@@ -111,7 +111,7 @@ class Trial:
     seconds: float = stated(
         Duration(most=MAX_TRIAL_SECONDS, expected='a duration such as "2m"'),
         unit="seconds",
-        help="It passes that runs for so long, or tells of a step before.",
+        help="The trial succeeds after this time, or at the first reported step.",
         example="2m",
     )
     gpus: int = stated(Whole(1, MAX_GPUS_PER_REPLICA), default=1, help="GPUs of the trial.")
@@ -168,7 +168,7 @@ TOPOLOGY = Object(
         "required": stated(
             Truth(),
             default=False,
-            help="Rather wait than be spread wider.",
+            help="The job waits rather than being spread wider.",
             flag=Flag(("--topology-required",)),
         ),
     },
@@ -205,7 +205,7 @@ RETRY = Object(
         "max_attempts": stated(
             Whole(1, MAX_ATTEMPTS),
             default=3,
-            help="How often it is started in all when hardware fails.",
+            help="Maximum number of attempts when hardware fails.",
             flag=Flag(("--max-attempts",)),
         ),
         "attempts": stated(
@@ -213,7 +213,7 @@ RETRY = Object(
                 attempts_by_class, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
             ),
             default={},
-            help="Attempts that failures of a class or layer leave the job (docs/failures.md).",
+            help="Maximum number of attempts by class or layer of the failure (docs/failures.md).",
             example={KNOWN_FAILURES[0]: 3},
         ),
         "matching": stated(
@@ -221,7 +221,7 @@ RETRY = Object(
                 attempts_by_text, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
             ),
             default={},
-            help="The same by a text that occurs in the failure's message.",
+            help="The same by a text in the message of the failure.",
             example={"worker died": 2},
         ),
     },
@@ -245,14 +245,14 @@ NODES = Object(
         "only": stated(
             Names(_NODE, MAX_NODES, one="a node", many="nodes"),
             default=(),
-            help="It is started on these nodes alone; none: on all.",
+            help="It starts only on these nodes. Empty: on all nodes.",
             flag=Flag(("--nodes",), metavar="NODE,..."),
             label="Only on nodes",
         ),
         "avoid": stated(
             Names(_NODE, MAX_NODES, one="a node", many="nodes"),
             default=(),
-            help="It is started on none of these nodes.",
+            help="It never starts on these nodes.",
             flag=Flag(("--avoid-nodes",), metavar="NODE,..."),
             label="Never on nodes",
         ),
@@ -274,7 +274,7 @@ SHARING = Object(
         "affinity": stated(
             Word(),
             default="",
-            help="It joins GPUs on which a job of the same affinity is; the first opens one.",
+            help="It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own.",
             flag=Flag(("--share-with",), metavar="LABEL"),
             label="Share a GPU only with",
         ),
@@ -321,18 +321,18 @@ CONSTRAINTS = ListOf(
                 Choice(SCOPES), default=SCOPES[0], help="Others on its node, in its rack, or anywhere count."
             ),
             "least": stated(
-                Whole(0, MOST_OTHERS), name="min", default=0, help="The fewest others there: affinity."
+                Whole(0, MOST_OTHERS), name="min", default=0, help="Minimum number there (affinity)."
             ),
             "most": stated(
                 Whole(0, MOST_OTHERS),
                 name="max",
                 default=None,
-                help="The most others there; 0: none (anti-affinity). Left out: any number.",
+                help="Maximum number of other jobs there; 0: none (anti-affinity). Default: any number.",
             ),
             "weight": stated(
                 Number(0.01, 10),
                 default=None,
-                help="It is a wish that counts for so much; left out: a must, for which the job waits.",
+                help="Weight of a preference. Default: a requirement, for which the job waits.",
             ),
         },
         check_together=_asks_for_something,

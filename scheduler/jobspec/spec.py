@@ -113,7 +113,7 @@ class JobSpec:
     virtual_cluster: str = stated(
         Word(expected="the name of a virtual cluster"),
         default="",
-        help="Left out: the one that is the tenant's alone, or the only one it can use.",
+        help="Default: the tenant's own virtual cluster, or the only one that it can use.",
         flag=Flag(("--vc",)),
     )
     priority: int = stated(
@@ -127,8 +127,8 @@ class JobSpec:
         Choice((GUARANTEED, OPPORTUNISTIC), {GUARANTEED: True, OPPORTUNISTIC: False}),
         name="guarantee",
         default=True,
-        help="On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given"
-        " back when they are claimed.",
+        help="guaranteed: on guaranteed GPUs of its virtual cluster. opportunistic: on idle GPUs of "
+        "others, which it gives back when they are reclaimed.",
         flag=Flag(("--opportunistic/--guaranteed",), words=(OPPORTUNISTIC, GUARANTEED)),
     )
     tasks: tuple[TaskSpec, ...] = stated(TASKS, help="They start together or not at all.")
@@ -180,7 +180,7 @@ class JobSpec:
         label="Launcher",
         is_sparse=True,
     )
-    topology: Topology | None = stated(TOPOLOGY, default=None, help="How near together its GPUs are to be.")
+    topology: Topology | None = stated(TOPOLOGY, default=None, help="How close together its GPUs must be.")
     time_limit_seconds: float | None = stated(
         Duration(),
         name="time_limit",
@@ -197,7 +197,7 @@ class JobSpec:
         name="estimate",
         default=None,
         unit="seconds",
-        help="How long it will probably run, within its limit; makes predictions better.",
+        help="Expected run time, within its time limit; improves predictions.",
         example="90m",
         flag=Flag(("--estimate",)),
         label="Estimate",
@@ -216,7 +216,7 @@ class JobSpec:
     application: str = stated(
         Word(),
         default="",
-        help="What the job trains, such as resnet50; jobs of one application are assumed to run alike.",
+        help="What the job trains, such as resnet50. Jobs of one application should run alike.",
         example="resnet50",
         flag=Flag(("--application",)),
         label="Application",
@@ -224,22 +224,22 @@ class JobSpec:
     search: str = stated(
         Word(),
         default="",
-        help="Jobs of a tenant that name the same search are one app to policies that are fair to apps.",
+        help="One app to policies that are fair to apps: all jobs of the tenant with the same search.",
         flag=Flag(("--search",)),
         label="Search for hyper-parameters",
     )
     skew: float | None = stated(
         Number(0, 1),
         default=None,
-        help="Largest tensor's part of the model: a skewed gang suffers when it is spread.",
+        help="Share of the largest tensor in the model: spreading slows a gang with a high skew.",
         flag=Flag(("--skew",)),
     )
-    nodes: Candidates | None = stated(NODES, default=None, help="Where it is started, by the names of nodes.")
+    nodes: Candidates | None = stated(NODES, default=None, help="The nodes on which it may start, by name.")
     #: Empty: none.
     pinned_cell: str = stated(
         Word(_CELL, "the name of a pinned cell of the virtual cluster", 255),
         default="",
-        help="A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.",
+        help="A pinned cell of the virtual cluster. The job must be guaranteed, and runs only in this cell.",
         flag=Flag(("--pinned-cell",)),
         label="Pinned cell",
     )
@@ -247,7 +247,8 @@ class JobSpec:
     reservation: str = stated(
         Word(),
         default="",
-        help="A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.",
+        help="A reservation of its tenant: the job starts only after the reservation begins, and runs "
+        "only on its nodes.",
         example="paper",
         flag=Flag(("--reservation",), metavar="NAME"),
         is_sparse=True,
@@ -265,13 +266,13 @@ class JobSpec:
     sharing: SharingLabels | None = stated(
         SHARING,
         default=None,
-        help="The jobs with which it shares the GPUs of which it has parts.",
+        help="The jobs with which it may share a GPU, if it uses parts of GPUs.",
         is_sparse=True,
     )
     tags: tuple[str, ...] = stated(
         Names(NAME, MAX_TAGS, one="a tag", many="tags"),
         default=(),
-        help="As what others of the tenant count it in their constraints.",
+        help="Tags by which the constraints of other jobs of the tenant count this job.",
         example=["web"],
         flag=Flag(("--tags",), metavar="TAG,..."),
         is_sparse=True,
@@ -279,13 +280,13 @@ class JobSpec:
     constraints: tuple[TagConstraint, ...] = stated(
         CONSTRAINTS,
         default=(),
-        help="How many jobs of the tenant with a tag may, must or should be near each of its replicas.",
+        help="How many jobs of the tenant with a tag may, must or should be near each replica.",
         is_sparse=True,
     )
     array: JobArray | None = stated(
         ARRAY,
         default=None,
-        help="The same job for many indices, each a job of its own.",
+        help="The same job for many indices; each index is a separate job.",
         is_sparse=True,
     )
     after: tuple[Awaited, ...] = stated(
@@ -299,14 +300,14 @@ class JobSpec:
     on_unmet: str = stated(
         Choice(ON_UNMET),
         default=CANCEL,
-        help="When a job that it waits for ended otherwise: it is cancelled, or waits for its user.",
+        help="If a job that it waits for ends in another state: cancel this job, or let it wait.",
         flag=Flag(("--on-unmet",)),
         is_sparse=True,
     )
     singleton: bool = stated(
         Truth(),
         default=False,
-        help="It starts when all earlier jobs of the same name and user have ended.",
+        help="It starts after all earlier jobs with the same name and user have ended.",
         flag=Flag(("--singleton",)),
         is_sparse=True,
     )
@@ -314,8 +315,7 @@ class JobSpec:
     begin: Begin | None = stated(
         Beginning(),
         default=None,
-        help="It does not start before this: an instant with its time zone, or a duration from its submission"
-        " on.",
+        help="Earliest start: an instant with its time zone, or a duration after the submission.",
         example="2026-12-01T18:00+01:00",
         flag=Flag(("--begin",), metavar="TIME"),
         is_sparse=True,
@@ -325,14 +325,14 @@ class JobSpec:
     hold: bool = stated(
         Truth(),
         default=False,
-        help="It is submitted on hold, and waits until it is released.",
+        help="Submit the job on hold: it waits until it is released.",
         flag=Flag(("--hold", "-H")),
         is_sparse=True,
     )
     code: Code | None = stated(
         CODE,
         default=None,
-        help="What its working folders begin with; nothing: they are empty.",
+        help="The initial content of its working folders. Default: empty folders.",
         is_sparse=True,
     )
     retry: RetryRules = stated(
@@ -348,11 +348,11 @@ class JobSpec:
     input_workers: InputWorkers | None = stated(
         INPUT_WORKERS,
         default=None,
-        help="Processes that make its batches, which the platform starts as its trainer waits for data.",
+        help="Processes that prepare its batches. The platform starts them when the trainer waits for data.",
         is_sparse=True,
     )
     data: DataSet | None = stated(
-        DATA, default=None, help="What it reads from the storage of its nodes.", is_sparse=True
+        DATA, default=None, help="The data that it reads from the storage of its nodes.", is_sparse=True
     )
     #: None: as he chose for all his jobs.
     notify_email: tuple[str, ...] | None = stated(
@@ -368,14 +368,14 @@ class JobSpec:
     ports: Mapping[str, int | None] = stated(
         Ports(),
         default={},
-        help="Ports at which people visit programs of the job.",
+        help="Ports of web pages that the job serves to people.",
         example=["notebook"],
         flag=Flag(("--port",), metavar="NAME"),
     )
     secrets: tuple[SecretUse, ...] = stated(
         Secrets(),
         default=(),
-        help="Stored secrets that its processes are given, by name, as a variable or a file.",
+        help="Stored secrets by name; its processes get each as a variable or a file.",
         example=["HF_TOKEN"],
         flag=Flag(("--secret",), metavar="NAME"),
     )
@@ -397,13 +397,13 @@ class JobSpec:
         ),
         default={},
         unit="samples per second",
-        help="Its throughput by GPU model, where that is known; 0: it does not run there.",
+        help="Its throughput by GPU model, if known; 0: it does not run on this model.",
         example={"V100": 120, "K80": 25},
     )
     labels: Mapping[str, str] = stated(
         Table(label, MAX_LABELS, {"type": "string", "maxLength": 200}),
         default={},
-        help="Names and values of your own, by which jobs are found again.",
+        help="Your own names and values, for finding jobs.",
         example={"team": "vision"},
         flag=Flag(("--label", "-l"), metavar="KEY=VALUE"),
     )

@@ -170,7 +170,7 @@ class TaskSpec:
     part of one, or on CPUs and memory alone."""
 
     name: str = stated(
-        Word(), default="", help="Names the task in logs; needed where there are several, else main."
+        Word(), default="", help="Name of the task in logs. Required with several tasks. Default: main."
     )
     replicas: int = stated(
         Whole(1, MAX_REPLICAS),
@@ -181,8 +181,8 @@ class TaskSpec:
     gpu: float = stated(
         GpuCount(),
         group=RESOURCES,
-        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on"
-        " CPUs and memory alone, of any node: state cpu or memory.",
+        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica "
+        "runs on CPUs and memory of any node: set cpu or memory.",
         flag=Flag(("--gpus", "-g"), is_of_one_task=True),
     )
     #: None: the request.
@@ -190,7 +190,7 @@ class TaskSpec:
         Number(1 / WHOLE_GPU, 1),
         default=None,
         group=RESOURCES,
-        help="With a part of a GPU: its most while others leave theirs idle. Left out: its part.",
+        help="With a part of a GPU: its maximum while other parts are idle. Default: its part.",
         example=0.6,
         flag=Flag(("--gpu-limit",), is_of_one_task=True),
         is_sparse=True,
@@ -201,7 +201,7 @@ class TaskSpec:
         default=0,
         unit="bytes",
         group=RESOURCES,
-        help="With a part of a GPU: the most memory on the device. Left out: in proportion to its part.",
+        help="With a part of a GPU: maximum memory on the device. Default: in proportion to its part.",
         example="6GiB",
         flag=Flag(("--gpu-memory",), is_of_one_task=True),
         is_sparse=True,
@@ -221,7 +221,7 @@ class TaskSpec:
         name="cpu",
         default=0.0,
         group=RESOURCES,
-        help='CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.',
+        help='CPUs of each replica; "auto": in proportion to its GPUs, and more if that makes it faster.',
         flag=Flag(("--cpu",), is_of_one_task=True),
     )
     memory_bytes: int | Literal["auto"] = stated(
@@ -239,8 +239,8 @@ class TaskSpec:
         name="measure_cpu",
         default=False,
         group=RESOURCES,
-        help="With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs."
-        " It tries about eight amounts, each for some seconds.",
+        help="With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It "
+        "tries about eight amounts, each for some seconds.",
         flag=Flag(("--measure-cpu",), is_of_one_task=True),
         is_sparse=True,
     )
@@ -248,7 +248,7 @@ class TaskSpec:
     sensitivity: Sensitivity | None = stated(
         SENSITIVITY,
         default=None,
-        help="How fast a replica is with more CPUs or memory: where these are auto, it is given by that.",
+        help="Speed of a replica by CPUs and memory. The platform uses it where these are auto.",
         is_sparse=True,
     )
     command: tuple[str, ...] = stated(

@@ -74,7 +74,7 @@ class CircuitBreaker:
             if _values(row) != before:
                 written.append(row)
         _store(written, gone=set(self._rows) - set(self._policies))
-        _tell(IN_TIME, {row.view: "its policy decides again" for row in over}, at, actor)
+        _tell(IN_TIME, {row.view: "the policy recovered and decides again" for row in over}, at, actor)
         words = {row.view: f"{row.message}; {CHEAP.policy} decides meanwhile" for row in begun}
         _tell(TOO_SLOW, words, at, actor)
 

@@ -69,6 +69,21 @@ def test_the_first_key_leads_past_the_navigation(open_page):
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 
 
+def test_the_controls_above_the_jobs_do_not_wrap(open_page):
+    """Names of virtual clusters widen a choice; on a laptop all controls still have one line."""
+    page = open_page("operator", "/jobs", width=1440)
+    tops = """(controls) => controls.map((control) => control.getBoundingClientRect().top)"""
+    exports = page.get_by_role("link", name=re.compile("^(CSV|Parquet)$"))
+    expect(exports).to_have_count(2)
+    assert len(set(exports.evaluate_all(tops))) == 1
+    choices = page.get_by_role("main").get_by_role("combobox")
+    expect(choices).to_have_count(4)
+    assert len(set(choices.evaluate_all(tops))) == 1
+    assert page.get_by_role("button", name="Columns").evaluate(
+        "(button) => button.offsetTop"
+    ) == choices.last.evaluate("(choice) => choice.offsetTop")
+
+
 def test_figures_end_where_their_header_ends(open_page):
     """Also under a header that sorts, whose arrow takes room."""
     page = open_page("operator", "/tenants")

@@ -110,7 +110,7 @@ def test_a_policy_is_chosen_with_its_objective_and_its_targets_are_seen(garden, 
     try:
         assert chosen["policy_plugin"] == {"name": "gavel", "parameters": {"objective": "water_filling"}}
         card = page.locator("section").filter(has_text="vision-vc")
-        expect(card).to_contain_text("gavel, objective water_filling")
+        expect(card).to_contain_text("gavel: objective water filling")
 
         targets = "virtual-clusters/vision-vc/targets"
         until(lambda: garden.platform.call("GET", targets)["objective"], "the policy to decide")

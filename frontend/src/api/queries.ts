@@ -210,12 +210,6 @@ export const gpuModelsQuery = queryOptions({
   queryFn: async ({ signal }) => (await answerOf(api.GET("/gpu-models", { signal }))).results,
 });
 
-export const clusterQuery = queryOptions({
-  queryKey: ["cluster"],
-  queryFn: ({ signal }) => answerOf(api.GET("/cluster", { signal })),
-  refetchInterval: 10_000,
-});
-
 export const usageQuery = (minutes: number) =>
   queryOptions({
     queryKey: ["cluster", "usage", minutes],

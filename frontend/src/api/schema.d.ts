@@ -3802,20 +3802,20 @@ export interface components {
         };
         /** @description One job that another waits for. */
         Awaited: {
-            /** @description The number of another job of the tenant; that of an array means all its tasks. */
+            /** @description The number of another job of the tenant. The number of an array means all its tasks. */
             job: number;
             /**
-             * @description What it must have done. One that was cancelled has failed, and counts as started.
+             * @description What that job must have done. A cancelled job counts as failed and as started.
              * @default succeeded
              */
             when?: components["schemas"]["WhenEnum"];
         };
         /** @description One job that another waits for. */
         AwaitedRequest: {
-            /** @description The number of another job of the tenant; that of an array means all its tasks. */
+            /** @description The number of another job of the tenant. The number of an array means all its tasks. */
             job: number;
             /**
-             * @description What it must have done. One that was cancelled has failed, and counts as started.
+             * @description What that job must have done. A cancelled job counts as failed and as started.
              * @default succeeded
              */
             when?: components["schemas"]["WhenEnum"] | null;
@@ -4971,10 +4971,10 @@ export interface components {
         };
         /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpus: {
-            /** @description After so long in which all its GPUs did nothing. */
+            /** @description After this time with all its GPUs idle. */
             seconds?: number | null;
             /**
-             * @description A GPU that is less busy does nothing.
+             * @description A GPU below this utilisation is idle.
              * @default 5
              */
             below_percent?: number;
@@ -4982,12 +4982,12 @@ export interface components {
         /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpusRequest: {
             /**
-             * @description After so long in which all its GPUs did nothing.
+             * @description After this time with all its GPUs idle.
              * @example 1h
              */
             seconds?: (string | number) | null;
             /**
-             * @description A GPU that is less busy does nothing.
+             * @description A GPU below this utilisation is idle.
              * @default 5
              */
             below_percent?: number | null;
@@ -5210,7 +5210,7 @@ export interface components {
         JobArray: {
             /** @description At most 1,000 numbers and ranges; %8 at the end is short for at_most. */
             indices: string;
-            /** @description The most of them that run at once; null: any number. */
+            /** @description Maximum number of tasks that run at once; null: any number. */
             at_most?: number | null;
         };
         /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
@@ -5220,7 +5220,7 @@ export interface components {
              * @example 0-99%8
              */
             indices: string;
-            /** @description The most of them that run at once; null: any number. */
+            /** @description Maximum number of tasks that run at once; null: any number. */
             at_most?: number | null;
         };
         /** @description What is left out stays as it is. */
@@ -5498,7 +5498,7 @@ export interface components {
             name: string;
             /** @description What the job is for, in your own words. */
             description?: string | null;
-            /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
+            /** @description Default: the tenant's own virtual cluster, or the only one that it can use. */
             virtual_cluster?: string | null;
             /**
              * @description Higher goes first.
@@ -5506,7 +5506,7 @@ export interface components {
              */
             priority?: number;
             /**
-             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @description guaranteed: on guaranteed GPUs of its virtual cluster. opportunistic: on idle GPUs of others, which it gives back when they are reclaimed.
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"];
@@ -5517,47 +5517,47 @@ export interface components {
             image?: string | null;
             /** @description Starts the command once for each GPU of each replica, as one distributed program. */
             launcher?: components["schemas"]["LauncherEnum"] | null;
-            /** @description How near together its GPUs are to be. */
+            /** @description How close together its GPUs must be. */
             topology?: components["schemas"]["Topology"] | null;
             /** @description The job is stopped after this time. A limit allows backfilling. */
             time_limit?: number | null;
-            /** @description How long it will probably run, within its limit; makes predictions better. */
+            /** @description Expected run time, within its time limit; improves predictions. */
             estimate?: number | null;
             /** @description Time from submission by which the job should end. */
             deadline?: number | null;
-            /** @description What the job trains, such as resnet50; jobs of one application are assumed to run alike. */
+            /** @description What the job trains, such as resnet50. Jobs of one application should run alike. */
             application?: string | null;
-            /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
+            /** @description One app to policies that are fair to apps: all jobs of the tenant with the same search. */
             search?: string | null;
-            /** @description Largest tensor's part of the model: a skewed gang suffers when it is spread. */
+            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
             skew?: number | null;
-            /** @description Where it is started, by the names of nodes. */
+            /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["Nodes"] | null;
-            /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
+            /** @description A pinned cell of the virtual cluster. The job must be guaranteed, and runs only in this cell. */
             pinned_cell?: string | null;
-            /** @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before. */
+            /** @description A reservation of its tenant: the job starts only after the reservation begins, and runs only on its nodes. */
             reservation?: string | null;
             /** @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description The jobs with which it shares the GPUs of which it has parts. */
+            /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["Sharing"] | null;
-            /** @description As what others of the tenant count it in their constraints. */
+            /** @description Tags by which the constraints of other jobs of the tenant count this job. */
             tags?: string[];
-            /** @description How many jobs of the tenant with a tag may, must or should be near each of its replicas. */
+            /** @description How many jobs of the tenant with a tag may, must or should be near each replica. */
             constraints?: components["schemas"]["TagConstraint"][];
-            /** @description The same job for many indices, each a job of its own. */
+            /** @description The same job for many indices; each index is a separate job. */
             array?: components["schemas"]["JobArray"] | null;
             /** @description Other jobs that must have succeeded, ended, failed or started before it may start. */
             after?: components["schemas"]["Awaited"][];
-            /** @description When a job that it waits for ended otherwise: it is cancelled, or waits for its user. */
+            /** @description If a job that it waits for ends in another state: cancel this job, or let it wait. */
             on_unmet?: components["schemas"]["OnUnmetEnum"];
-            /** @description It starts when all earlier jobs of the same name and user have ended. */
+            /** @description It starts after all earlier jobs with the same name and user have ended. */
             singleton?: boolean;
-            /** @description It does not start before this: an instant with its time zone, or a duration from its submission on. */
+            /** @description Earliest start: an instant with its time zone, or a duration after the submission. */
             begin?: (string | number) | null;
-            /** @description It is submitted on hold, and waits until it is released. */
+            /** @description Submit the job on hold: it waits until it is released. */
             hold?: boolean;
-            /** @description What its working folders begin with; nothing: they are empty. */
+            /** @description The initial content of its working folders. Default: empty folders. */
             code?: components["schemas"]["Code"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
@@ -5565,22 +5565,22 @@ export interface components {
             watch?: components["schemas"]["Watch"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["Trial"] | null;
-            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            /** @description Processes that prepare its batches. The platform starts them when the trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkers"] | null;
-            /** @description What it reads from the storage of its nodes. */
+            /** @description The data that it reads from the storage of its nodes. */
             data?: components["schemas"]["DataSet"] | null;
             notify?: components["schemas"]["Notify"] | null;
-            /** @description Ports at which people visit programs of the job. */
+            /** @description Ports of web pages that the job serves to people. */
             ports?: components["schemas"]["Port"][];
-            /** @description Stored secrets that its processes are given, by name, as a variable or a file. */
+            /** @description Stored secrets by name; its processes get each as a variable or a file. */
             secrets?: components["schemas"]["SecretUse"][];
             /** @description What a job may do before it is stopped. */
             checkpoint?: components["schemas"]["Checkpoint"];
-            /** @description Its throughput by GPU model, where that is known; 0: it does not run there. */
+            /** @description Its throughput by GPU model, if known; 0: it does not run on this model. */
             throughput?: {
                 [key: string]: number;
             };
-            /** @description Names and values of your own, by which jobs are found again. */
+            /** @description Your own names and values, for finding jobs. */
             labels?: {
                 [key: string]: string;
             };
@@ -5598,7 +5598,7 @@ export interface components {
              * @example Does warm-up over 2,000 steps help?
              */
             description?: string | null;
-            /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
+            /** @description Default: the tenant's own virtual cluster, or the only one that it can use. */
             virtual_cluster?: string | null;
             /**
              * Priority
@@ -5607,7 +5607,7 @@ export interface components {
              */
             priority?: number | null;
             /**
-             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @description guaranteed: on guaranteed GPUs of its virtual cluster. opportunistic: on idle GPUs of others, which it gives back when they are reclaimed.
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
@@ -5625,7 +5625,7 @@ export interface components {
              * @description Starts the command once for each GPU of each replica, as one distributed program.
              */
             launcher?: components["schemas"]["LauncherEnum"] | null;
-            /** @description How near together its GPUs are to be. */
+            /** @description How close together its GPUs must be. */
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
              * Time limit
@@ -5635,7 +5635,7 @@ export interface components {
             time_limit?: (string | number) | null;
             /**
              * Estimate
-             * @description How long it will probably run, within its limit; makes predictions better.
+             * @description Expected run time, within its time limit; improves predictions.
              * @example 90m
              */
             estimate?: (string | number) | null;
@@ -5647,26 +5647,26 @@ export interface components {
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description What the job trains, such as resnet50; jobs of one application are assumed to run alike.
+             * @description What the job trains, such as resnet50. Jobs of one application should run alike.
              * @example resnet50
              */
             application?: string | null;
             /**
              * Search for hyper-parameters
-             * @description Jobs of a tenant that name the same search are one app to policies that are fair to apps.
+             * @description One app to policies that are fair to apps: all jobs of the tenant with the same search.
              */
             search?: string | null;
-            /** @description Largest tensor's part of the model: a skewed gang suffers when it is spread. */
+            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
             skew?: number | null;
-            /** @description Where it is started, by the names of nodes. */
+            /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["NodesRequest"] | null;
             /**
              * Pinned cell
-             * @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.
+             * @description A pinned cell of the virtual cluster. The job must be guaranteed, and runs only in this cell.
              */
             pinned_cell?: string | null;
             /**
-             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
+             * @description A reservation of its tenant: the job starts only after the reservation begins, and runs only on its nodes.
              * @example paper
              */
             reservation?: string | null;
@@ -5675,18 +5675,18 @@ export interface components {
              * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description The jobs with which it shares the GPUs of which it has parts. */
+            /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
-             * @description As what others of the tenant count it in their constraints.
+             * @description Tags by which the constraints of other jobs of the tenant count this job.
              * @example [
              *       "web"
              *     ]
              */
             tags?: string[] | null;
-            /** @description How many jobs of the tenant with a tag may, must or should be near each of its replicas. */
+            /** @description How many jobs of the tenant with a tag may, must or should be near each replica. */
             constraints?: components["schemas"]["TagConstraintRequest"][] | null;
-            /** @description The same job for many indices, each a job of its own. */
+            /** @description The same job for many indices; each index is a separate job. */
             array?: components["schemas"]["JobArrayRequest"] | null;
             /**
              * @description Other jobs that must have succeeded, ended, failed or started before it may start.
@@ -5697,26 +5697,26 @@ export interface components {
              */
             after?: (number | string | components["schemas"]["AwaitedRequest"])[] | null;
             /**
-             * @description When a job that it waits for ended otherwise: it is cancelled, or waits for its user.
+             * @description If a job that it waits for ends in another state: cancel this job, or let it wait.
              * @default cancel
              */
             on_unmet?: components["schemas"]["OnUnmetEnum"] | null;
             /**
-             * @description It starts when all earlier jobs of the same name and user have ended.
+             * @description It starts after all earlier jobs with the same name and user have ended.
              * @default false
              */
             singleton?: boolean | null;
             /**
-             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @description Earliest start: an instant with its time zone, or a duration after the submission.
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
             /**
-             * @description It is submitted on hold, and waits until it is released.
+             * @description Submit the job on hold: it waits until it is released.
              * @default false
              */
             hold?: boolean | null;
-            /** @description What its working folders begin with; nothing: they are empty. */
+            /** @description The initial content of its working folders. Default: empty folders. */
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
@@ -5724,20 +5724,20 @@ export interface components {
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
-            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            /** @description Processes that prepare its batches. The platform starts them when the trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkersRequest"] | null;
-            /** @description What it reads from the storage of its nodes. */
+            /** @description The data that it reads from the storage of its nodes. */
             data?: components["schemas"]["DataSetRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
-             * @description Ports at which people visit programs of the job.
+             * @description Ports of web pages that the job serves to people.
              * @example [
              *       "notebook"
              *     ]
              */
             ports?: (string | components["schemas"]["PortRequest"])[] | null;
             /**
-             * @description Stored secrets that its processes are given, by name, as a variable or a file.
+             * @description Stored secrets by name; its processes get each as a variable or a file.
              * @example [
              *       "HF_TOKEN"
              *     ]
@@ -5745,7 +5745,7 @@ export interface components {
             secrets?: (string | components["schemas"]["SecretUseRequest"])[] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
-             * @description Its throughput by GPU model, where that is known; 0: it does not run there.
+             * @description Its throughput by GPU model, if known; 0: it does not run on this model.
              * @example {
              *       "V100": 120,
              *       "K80": 25
@@ -5755,7 +5755,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description Names and values of your own, by which jobs are found again.
+             * @description Your own names and values, for finding jobs.
              * @example {
              *       "team": "vision"
              *     }
@@ -5771,7 +5771,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
+            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory of any node: set cpu or memory. */
             gpus?: (number) | null;
             /**
              * @description In a job with one task, instead of under tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -5782,7 +5782,7 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             resources?: components["schemas"]["ShortResourcesRequest"] | null;
-            /** @description In a job with one task, instead of under tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            /** @description In a job with one task, instead of under tasks: Speed of a replica by CPUs and memory. The platform uses it where these are auto. */
             sensitivity?: components["schemas"]["SensitivityRequest"] | null;
             /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
@@ -5822,7 +5822,7 @@ export interface components {
              * @example Does warm-up over 2,000 steps help?
              */
             description?: string | null;
-            /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
+            /** @description Default: the tenant's own virtual cluster, or the only one that it can use. */
             virtual_cluster?: string | null;
             /**
              * Priority
@@ -5831,7 +5831,7 @@ export interface components {
              */
             priority?: number | null;
             /**
-             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @description guaranteed: on guaranteed GPUs of its virtual cluster. opportunistic: on idle GPUs of others, which it gives back when they are reclaimed.
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
@@ -5849,7 +5849,7 @@ export interface components {
              * @description Starts the command once for each GPU of each replica, as one distributed program.
              */
             launcher?: components["schemas"]["LauncherEnum"] | null;
-            /** @description How near together its GPUs are to be. */
+            /** @description How close together its GPUs must be. */
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
              * Time limit
@@ -5859,7 +5859,7 @@ export interface components {
             time_limit?: (string | number) | null;
             /**
              * Estimate
-             * @description How long it will probably run, within its limit; makes predictions better.
+             * @description Expected run time, within its time limit; improves predictions.
              * @example 90m
              */
             estimate?: (string | number) | null;
@@ -5871,26 +5871,26 @@ export interface components {
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description What the job trains, such as resnet50; jobs of one application are assumed to run alike.
+             * @description What the job trains, such as resnet50. Jobs of one application should run alike.
              * @example resnet50
              */
             application?: string | null;
             /**
              * Search for hyper-parameters
-             * @description Jobs of a tenant that name the same search are one app to policies that are fair to apps.
+             * @description One app to policies that are fair to apps: all jobs of the tenant with the same search.
              */
             search?: string | null;
-            /** @description Largest tensor's part of the model: a skewed gang suffers when it is spread. */
+            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
             skew?: number | null;
-            /** @description Where it is started, by the names of nodes. */
+            /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["NodesRequest"] | null;
             /**
              * Pinned cell
-             * @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.
+             * @description A pinned cell of the virtual cluster. The job must be guaranteed, and runs only in this cell.
              */
             pinned_cell?: string | null;
             /**
-             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
+             * @description A reservation of its tenant: the job starts only after the reservation begins, and runs only on its nodes.
              * @example paper
              */
             reservation?: string | null;
@@ -5899,18 +5899,18 @@ export interface components {
              * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description The jobs with which it shares the GPUs of which it has parts. */
+            /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
-             * @description As what others of the tenant count it in their constraints.
+             * @description Tags by which the constraints of other jobs of the tenant count this job.
              * @example [
              *       "web"
              *     ]
              */
             tags?: string[] | null;
-            /** @description How many jobs of the tenant with a tag may, must or should be near each of its replicas. */
+            /** @description How many jobs of the tenant with a tag may, must or should be near each replica. */
             constraints?: components["schemas"]["TagConstraintRequest"][] | null;
-            /** @description The same job for many indices, each a job of its own. */
+            /** @description The same job for many indices; each index is a separate job. */
             array?: components["schemas"]["JobArrayRequest"] | null;
             /**
              * @description Other jobs that must have succeeded, ended, failed or started before it may start.
@@ -5921,26 +5921,26 @@ export interface components {
              */
             after?: (number | string | components["schemas"]["AwaitedRequest"])[] | null;
             /**
-             * @description When a job that it waits for ended otherwise: it is cancelled, or waits for its user.
+             * @description If a job that it waits for ends in another state: cancel this job, or let it wait.
              * @default cancel
              */
             on_unmet?: components["schemas"]["OnUnmetEnum"] | null;
             /**
-             * @description It starts when all earlier jobs of the same name and user have ended.
+             * @description It starts after all earlier jobs with the same name and user have ended.
              * @default false
              */
             singleton?: boolean | null;
             /**
-             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @description Earliest start: an instant with its time zone, or a duration after the submission.
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
             /**
-             * @description It is submitted on hold, and waits until it is released.
+             * @description Submit the job on hold: it waits until it is released.
              * @default false
              */
             hold?: boolean | null;
-            /** @description What its working folders begin with; nothing: they are empty. */
+            /** @description The initial content of its working folders. Default: empty folders. */
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
@@ -5948,20 +5948,20 @@ export interface components {
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
-            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            /** @description Processes that prepare its batches. The platform starts them when the trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkersRequest"] | null;
-            /** @description What it reads from the storage of its nodes. */
+            /** @description The data that it reads from the storage of its nodes. */
             data?: components["schemas"]["DataSetRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
-             * @description Ports at which people visit programs of the job.
+             * @description Ports of web pages that the job serves to people.
              * @example [
              *       "notebook"
              *     ]
              */
             ports?: (string | components["schemas"]["PortRequest"])[] | null;
             /**
-             * @description Stored secrets that its processes are given, by name, as a variable or a file.
+             * @description Stored secrets by name; its processes get each as a variable or a file.
              * @example [
              *       "HF_TOKEN"
              *     ]
@@ -5969,7 +5969,7 @@ export interface components {
             secrets?: (string | components["schemas"]["SecretUseRequest"])[] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
-             * @description Its throughput by GPU model, where that is known; 0: it does not run there.
+             * @description Its throughput by GPU model, if known; 0: it does not run on this model.
              * @example {
              *       "V100": 120,
              *       "K80": 25
@@ -5979,7 +5979,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description Names and values of your own, by which jobs are found again.
+             * @description Your own names and values, for finding jobs.
              * @example {
              *       "team": "vision"
              *     }
@@ -5995,7 +5995,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
+            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory of any node: set cpu or memory. */
             gpus?: (number) | null;
             /**
              * @description In a job with one task, instead of under tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -6006,7 +6006,7 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             resources?: components["schemas"]["ShortResourcesRequest"] | null;
-            /** @description In a job with one task, instead of under tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            /** @description In a job with one task, instead of under tasks: Speed of a replica by CPUs and memory. The platform uses it where these are auto. */
             sensitivity?: components["schemas"]["SensitivityRequest"] | null;
             /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
@@ -6796,9 +6796,9 @@ export interface components {
         };
         /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         Nodes: {
-            /** @description It is started on these nodes alone; none: on all. */
+            /** @description It starts only on these nodes. Empty: on all nodes. */
             only?: string[];
-            /** @description It is started on none of these nodes. */
+            /** @description It never starts on these nodes. */
             avoid?: string[];
         };
         NodesAskedBack: {
@@ -6808,12 +6808,12 @@ export interface components {
         NodesRequest: {
             /**
              * Only on nodes
-             * @description It is started on these nodes alone; none: on all.
+             * @description It starts only on these nodes. Empty: on all nodes.
              */
             only?: string[] | null;
             /**
              * Never on nodes
-             * @description It is started on none of these nodes.
+             * @description It never starts on these nodes.
              */
             avoid?: string[] | null;
         };
@@ -7338,7 +7338,7 @@ export interface components {
              * @example Does warm-up over 2,000 steps help?
              */
             description?: string | null;
-            /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
+            /** @description Default: the tenant's own virtual cluster, or the only one that it can use. */
             virtual_cluster?: string | null;
             /**
              * Priority
@@ -7347,7 +7347,7 @@ export interface components {
              */
             priority?: number | null;
             /**
-             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @description guaranteed: on guaranteed GPUs of its virtual cluster. opportunistic: on idle GPUs of others, which it gives back when they are reclaimed.
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
@@ -7358,17 +7358,17 @@ export interface components {
              */
             time_limit?: (string | number) | null;
             /**
-             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @description Earliest start: an instant with its time zone, or a duration after the submission.
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
             /**
-             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
+             * @description A reservation of its tenant: the job starts only after the reservation begins, and runs only on its nodes.
              * @example paper
              */
             reservation?: string | null;
             /**
-             * @description Names and values of your own, by which jobs are found again.
+             * @description Your own names and values, for finding jobs.
              * @example {
              *       "team": "vision"
              *     }
@@ -7795,11 +7795,11 @@ export interface components {
         ReservationStateEnum: "announced" | "in_force" | "over" | "cancelled";
         /** @description What each replica gets, all of it on one node. */
         Resources: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory of any node: set cpu or memory. */
             gpu: number;
-            /** @description With a part of a GPU: its most while others leave theirs idle. Left out: its part. */
+            /** @description With a part of a GPU: its maximum while other parts are idle. Default: its part. */
             gpu_limit?: number | null;
-            /** @description With a part of a GPU: the most memory on the device. Left out: in proportion to its part. */
+            /** @description With a part of a GPU: maximum memory on the device. Default: in proportion to its part. */
             gpu_memory?: number;
             /**
              * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -7807,7 +7807,7 @@ export interface components {
              */
             gpu_model?: string | string[];
             /**
-             * @description CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.
+             * @description CPUs of each replica; "auto": in proportion to its GPUs, and more if that makes it faster.
              * @default 0
              */
             cpu?: "auto" | number;
@@ -7816,20 +7816,20 @@ export interface components {
              * @default 0
              */
             memory?: "auto" | number;
-            /** @description With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs. It tries about eight amounts, each for some seconds. */
+            /** @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds. */
             measure_cpu?: boolean;
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory of any node: set cpu or memory. */
             gpu: number;
             /**
-             * @description With a part of a GPU: its most while others leave theirs idle. Left out: its part.
+             * @description With a part of a GPU: its maximum while other parts are idle. Default: its part.
              * @example 0.6
              */
             gpu_limit?: number | null;
             /**
-             * @description With a part of a GPU: the most memory on the device. Left out: in proportion to its part.
+             * @description With a part of a GPU: maximum memory on the device. Default: in proportion to its part.
              * @default 0
              * @example 6GiB
              */
@@ -7844,7 +7844,7 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             /**
-             * @description CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.
+             * @description CPUs of each replica; "auto": in proportion to its GPUs, and more if that makes it faster.
              * @default 0
              */
             cpu?: ("auto" | number) | null;
@@ -7855,7 +7855,7 @@ export interface components {
              */
             memory?: ("auto" | string | number) | null;
             /**
-             * @description With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs. It tries about eight amounts, each for some seconds.
+             * @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds.
              * @default false
              */
             measure_cpu?: boolean | null;
@@ -7863,15 +7863,15 @@ export interface components {
         /** @description What a job's owner wants. Attempts count the first one. */
         Retry: {
             /**
-             * @description How often it is started in all when hardware fails.
+             * @description Maximum number of attempts when hardware fails.
              * @default 3
              */
             max_attempts?: number;
-            /** @description Attempts that failures of a class or layer leave the job (docs/failures.md). */
+            /** @description Maximum number of attempts by class or layer of the failure (docs/failures.md). */
             attempts?: {
                 [key: string]: number;
             };
-            /** @description The same by a text that occurs in the failure's message. */
+            /** @description The same by a text in the message of the failure. */
             matching?: {
                 [key: string]: number;
             };
@@ -7886,12 +7886,12 @@ export interface components {
         /** @description What a job's owner wants. Attempts count the first one. */
         RetryRequest: {
             /**
-             * @description How often it is started in all when hardware fails.
+             * @description Maximum number of attempts when hardware fails.
              * @default 3
              */
             max_attempts?: number | null;
             /**
-             * @description Attempts that failures of a class or layer leave the job (docs/failures.md).
+             * @description Maximum number of attempts by class or layer of the failure (docs/failures.md).
              * @example {
              *       "code_refused": 3
              *     }
@@ -7900,7 +7900,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description The same by a text that occurs in the failure's message.
+             * @description The same by a text in the message of the failure.
              * @example {
              *       "worker died": 2
              *     }
@@ -8363,7 +8363,7 @@ export interface components {
         };
         /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
         Sharing: {
-            /** @description It joins GPUs on which a job of the same affinity is; the first opens one. */
+            /** @description It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own. */
             affinity?: string | null;
             /** @description It shares no GPU with a job of the same anti-affinity. */
             anti_affinity?: string | null;
@@ -8381,7 +8381,7 @@ export interface components {
         SharingRequest: {
             /**
              * Share a GPU only with
-             * @description It joins GPUs on which a job of the same affinity is; the first opens one.
+             * @description It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own.
              */
             affinity?: string | null;
             /**
@@ -8404,15 +8404,15 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ShortResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory of any node: set cpu or memory. */
             gpu?: number;
             /**
-             * @description With a part of a GPU: its most while others leave theirs idle. Left out: its part.
+             * @description With a part of a GPU: its maximum while other parts are idle. Default: its part.
              * @example 0.6
              */
             gpu_limit?: number | null;
             /**
-             * @description With a part of a GPU: the most memory on the device. Left out: in proportion to its part.
+             * @description With a part of a GPU: maximum memory on the device. Default: in proportion to its part.
              * @default 0
              * @example 6GiB
              */
@@ -8427,7 +8427,7 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             /**
-             * @description CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.
+             * @description CPUs of each replica; "auto": in proportion to its GPUs, and more if that makes it faster.
              * @default 0
              */
             cpu?: ("auto" | number) | null;
@@ -8438,7 +8438,7 @@ export interface components {
              */
             memory?: ("auto" | string | number) | null;
             /**
-             * @description With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs. It tries about eight amounts, each for some seconds.
+             * @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds.
              * @default false
              */
             measure_cpu?: boolean | null;
@@ -8510,13 +8510,13 @@ export interface components {
              */
             scope?: components["schemas"]["TagConstraintScopeEnum"];
             /**
-             * @description The fewest others there: affinity.
+             * @description Minimum number there (affinity).
              * @default 0
              */
             min?: number;
-            /** @description The most others there; 0: none (anti-affinity). Left out: any number. */
+            /** @description Maximum number of other jobs there; 0: none (anti-affinity). Default: any number. */
             max?: number | null;
-            /** @description It is a wish that counts for so much; left out: a must, for which the job waits. */
+            /** @description Weight of a preference. Default: a requirement, for which the job waits. */
             weight?: number | null;
         };
         /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
@@ -8532,13 +8532,13 @@ export interface components {
              */
             scope?: components["schemas"]["TagConstraintScopeEnum"] | null;
             /**
-             * @description The fewest others there: affinity.
+             * @description Minimum number there (affinity).
              * @default 0
              */
             min?: number | null;
-            /** @description The most others there; 0: none (anti-affinity). Left out: any number. */
+            /** @description Maximum number of other jobs there; 0: none (anti-affinity). Default: any number. */
             max?: number | null;
-            /** @description It is a wish that counts for so much; left out: a must, for which the job waits. */
+            /** @description Weight of a preference. Default: a requirement, for which the job waits. */
             weight?: number | null;
         };
         /** @enum {string} */
@@ -8559,7 +8559,7 @@ export interface components {
         };
         /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a part of one, or on CPUs and memory alone. */
         Task: {
-            /** @description Names the task in logs; needed where there are several, else main. */
+            /** @description Name of the task in logs. Required with several tasks. Default: main. */
             name?: string | null;
             /**
              * @description Processes that run the command.
@@ -8568,7 +8568,7 @@ export interface components {
             replicas?: number;
             /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["Resources"];
-            /** @description How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            /** @description Speed of a replica by CPUs and memory. The platform uses it where these are auto. */
             sensitivity?: components["schemas"]["Sensitivity"] | null;
             /** @description A list of words, or one line for the shell. */
             command: string[];
@@ -8579,7 +8579,7 @@ export interface components {
         };
         /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a part of one, or on CPUs and memory alone. */
         TaskRequest: {
-            /** @description Names the task in logs; needed where there are several, else main. */
+            /** @description Name of the task in logs. Required with several tasks. Default: main. */
             name?: string | null;
             /**
              * @description Processes that run the command.
@@ -8588,7 +8588,7 @@ export interface components {
             replicas?: number | null;
             /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["ResourcesRequest"];
-            /** @description How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            /** @description Speed of a replica by CPUs and memory. The platform uses it where these are auto. */
             sensitivity?: components["schemas"]["SensitivityRequest"] | null;
             /**
              * @description A list of words, or one line for the shell.
@@ -8902,7 +8902,7 @@ export interface components {
             /** @description Keep the gang inside one of these. */
             level: components["schemas"]["LevelEnum"];
             /**
-             * @description Rather wait than be spread wider.
+             * @description The job waits rather than being spread wider.
              * @default false
              */
             required?: boolean;
@@ -8915,7 +8915,7 @@ export interface components {
              */
             level: components["schemas"]["LevelEnum"];
             /**
-             * @description Rather wait than be spread wider.
+             * @description The job waits rather than being spread wider.
              * @default false
              */
             required?: boolean | null;
@@ -8936,7 +8936,7 @@ export interface components {
         TransferKind: "grant" | "allowance" | "taken_back" | "payment" | "refund";
         /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
         Trial: {
-            /** @description It passes that runs for so long, or tells of a step before. */
+            /** @description The trial succeeds after this time, or at the first reported step. */
             seconds: number;
             /**
              * @description GPUs of the trial.
@@ -8947,7 +8947,7 @@ export interface components {
         /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
         TrialRequest: {
             /**
-             * @description It passes that runs for so long, or tells of a step before.
+             * @description The trial succeeds after this time, or at the first reported step.
              * @example 2m
              */
             seconds: string | number;
@@ -9424,7 +9424,7 @@ export interface components {
         };
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         Watch: {
-            /** @description After so long without a progress line; null: it need not tell any. */
+            /** @description After this time without a progress line; null: no progress lines are required. */
             silent?: number | null;
             /**
              * @description warn its owner, or stop it and try it again.
@@ -9436,7 +9436,7 @@ export interface components {
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         WatchRequest: {
             /**
-             * @description After so long without a progress line; null: it need not tell any.
+             * @description After this time without a progress line; null: no progress lines are required.
              * @example 30m
              */
             silent?: (string | number) | null;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { eventRows } from "@/components/event-rows";
+import { actorText, eventRows } from "@/components/event-rows";
 import { anEvent } from "@/testing/samples";
 
 const at = (second: number) => `2026-01-01T00:00:0${second}Z`;
@@ -28,4 +28,9 @@ describe("rows of events", () => {
       { event: job, attempt },
     ]);
   });
+});
+
+it("names the release of GPUs in words, and any other actor as the server does", () => {
+  expect(actorText("release")).toBe("GPUs released");
+  expect(actorText("round 97")).toBe("round 97");
 });

@@ -23,6 +23,11 @@ export function eventRows(events: readonly ClusterEvent[]): EventRow[] {
   });
 }
 
+/** What brought an event about: the server calls the release of GPUs that a job waited for "release". */
+export function actorText(actor: string): string {
+  return actor === "release" ? "GPUs released" : actor;
+}
+
 function isOfJob({ subject, from, to }: ClusterEvent): boolean {
   return subject === "job" && from !== "" && to !== "";
 }

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 
 import { nodesQuery } from "@/api/queries";
 import type { Event as ClusterEvent } from "@/api/schema";
-import { eventRows } from "@/components/event-rows";
+import { actorText, eventRows } from "@/components/event-rows";
 import { inLocalTime, moment, visible, words } from "@/components/format";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { muted, oneLine, prose } from "@/ui/layout";
@@ -33,7 +33,7 @@ export function EventTable({ events, ...rest }: EventTableProps) {
             <span title={attempt ? `Its attempt: ${stepOf(attempt)}` : undefined}>{stepOf(event)}</span>
           ),
         },
-        { header: "By", className: `${oneLine} ${muted}`, cell: ({ event }) => event.actor },
+        { header: "By", className: `${oneLine} ${muted}`, cell: ({ event }) => actorText(event.actor) },
         { header: "Message", className: prose, cell: ({ event, attempt }) => messageOf(event, attempt) },
       ]}
       {...rest}

@@ -5,18 +5,17 @@ import { buttonClass } from "@/ui/button";
 interface FileLinksProps {
   /** Of an export, with the filters of what is shown. */
   address: string;
-  look?: "quiet";
 }
 
 /** The shown list as a file: CSV for spreadsheets, Parquet with types for programs. */
-export function FileLinks({ address, look }: FileLinksProps) {
+export function FileLinks({ address }: FileLinksProps) {
   const join = address.includes("?") ? "&" : "?";
   return (
     <>
-      <a className={buttonClass(look)} href={address} download>
+      <a className={buttonClass()} href={address} download>
         <Download size={15} aria-hidden /> CSV
       </a>
-      <a className={buttonClass(look)} href={`${address}${join}format=parquet`} download>
+      <a className={buttonClass()} href={`${address}${join}format=parquet`} download>
         <Download size={15} aria-hidden /> Parquet
       </a>
     </>

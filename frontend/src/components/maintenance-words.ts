@@ -16,7 +16,7 @@ export function nodeMaintenance({ maintenance: window }: Pick<Node, "maintenance
   if (!window) return null;
   const reason = window.reason.replace(/\.$/, "");
   if (window.state !== "announced") {
-    return `In maintenance until ${clockAhead(window.ends_at, now)}: ${reason}. Then it takes jobs again by itself.`;
+    return `In maintenance until ${clockAhead(window.ends_at, now)}: ${reason}. Then it accepts jobs again automatically.`;
   }
   const when = `${clockAhead(window.starts_at, now)}, ${distance(window, now)}`;
   return `Closes for maintenance at ${when}: ${reason}. Until then, only jobs that end in time start.`;

@@ -32,22 +32,22 @@ _DECLARED = (
         "no_gpus_requested",
         "a task without replicas, or a replica that has no GPU and states neither CPUs nor memory",
     ),
-    _never("unknown_topology_level", "the topology level is none of this cluster's"),
+    _never("unknown_topology_level", "this cluster does not have the topology level"),
     _never("elastic_range_wrong", "the elastic range does not fit the gang"),
-    _never("unknown_gpu_model", "the cluster has none of the models it accepts", "`gpu_models`"),
+    _never("unknown_gpu_model", "the cluster has no GPU model that it accepts", "`gpu_models`"),
     _never(
         "no_containers", "it names an image, and no node that it could use runs containers", "`gpu_models`"
     ),
-    _never("exceeds_quota", "larger than everything its tenant may hold at once", "`tenant`, `quota`"),
+    _never("exceeds_quota", "larger than the quota of its tenant", "`tenant`, `quota`"),
     _never(
         "exceeds_quota_resources",
-        "it states more CPUs or memory than everything its tenant may hold at once",
+        "it requests more CPUs or memory than the quota of its tenant",
         "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`",
         field="tasks.{largest}.resources",
     ),
     _never(
         "exceeds_user_quota",
-        "larger than everything that an admin of its tenant lets its user hold at once",
+        "larger than the limit that an admin of its tenant set for its user",
         "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`",
         field="tasks.{largest}.resources",
     ),
@@ -63,7 +63,7 @@ _DECLARED = (
         "a replica's part of a GPU needs more memory than a device of any model that it accepts has",
         field="tasks.{largest}.resources.gpu_memory",
     ),
-    _never("part_wrong", "a part that is of more than one GPU, or whose limit is below the part"),
+    _never("part_wrong", "a part of more than one GPU, or a limit below the part"),
     _never(
         "sharing_off",
         "it asks for parts of GPUs, and its virtual cluster never shares one",
@@ -81,7 +81,7 @@ _DECLARED = (
     ),
     _never(
         "no_cpu_tasks_in_cells",
-        "a task of a guaranteed job has no GPUs, others have some that are guaranteed by cells",
+        "a guaranteed job has tasks without GPUs, and other tasks with GPUs that are guaranteed by cells",
         "`virtual_cluster`",
     ),
     _never(
@@ -91,32 +91,34 @@ _DECLARED = (
     ),
     _never("exceeds_storage_bandwidth", "a replica reads faster than any storage", field="data.bandwidth"),
     _never(
-        "exceeds_topology_level", "larger than any single group of the level it requires", field="topology"
+        "exceeds_topology_level",
+        "larger than every group of the topology level that it requires",
+        field="topology",
     ),
     _never("exceeds_packing", "its replicas do not fit onto the nodes even when all are idle"),
     _never(
         "exceeds_cells",
-        "guaranteed, and the virtual cluster's cells never hold it, even all idle: a replica must lie"
-        " within one cell, with the cell's share of CPUs and memory",
+        "guaranteed, and too large for the virtual cluster's cells even when all are idle: a "
+        "replica must fit into one cell, with the cell's share of CPUs and memory",
         "`virtual_cluster`",
     ),
     _never(
         "unknown_pinned_cell",
-        "guaranteed, and its virtual cluster has no pinned cell of the name that it gives, or none with a"
-        " model it accepts",
+        "guaranteed, and its virtual cluster has no pinned cell with this name, or none of a "
+        "model it accepts",
         "`virtual_cluster`, `pinned_cell`",
         field="pinned_cell",
     ),
     _never(
         "exceeds_candidates",
-        "it does not fit onto the nodes that it names, or into cells of its virtual cluster there, even"
-        " when all are idle; the hint names others that would do",
+        "it does not fit onto the nodes that it names, or into cells of its virtual cluster "
+        "there, even when all are idle; the hint names nodes that would fit",
         "`nodes`, `avoid` (names)",
         field="nodes.{names}",
     ),
     _never(
         "dependency_never",
-        "a job that it waits for ended otherwise, and its specification says `on_unmet: wait`",
+        "a job that it waits for ended in another state, and its specification has `on_unmet: wait`",
         "`jobs`",
     ),
     _waits("held", Tier.HELD, Cause.OTHER, "put on hold by a member"),
@@ -124,14 +126,14 @@ _DECLARED = (
         "dependency",
         Tier.HELD,
         Cause.OTHER,
-        "other jobs have yet to succeed, end, fail or start first (`after` in its specification)",
+        "it waits until other jobs succeed, end, fail or start (`after` in its specification)",
         "`jobs`",
     ),
     _waits(
         "array_limit",
         Tier.HELD,
         Cause.OTHER,
-        "as many tasks of its array run, or come before it, as may run at once (`array.at_most`)",
+        "the maximum number of tasks of its array run or come before it (`array.at_most`)",
         "`array`",
     ),
     _waits(
@@ -145,7 +147,7 @@ _DECLARED = (
         "begins_later",
         Tier.HELD,
         Cause.OTHER,
-        "its specification says from when on it may start (`begin`)",
+        "its specification has an earliest start (`begin`)",
         "`eligible_at` (Unix seconds)",
     ),
     _waits(
@@ -159,8 +161,8 @@ _DECLARED = (
         "preempted_early",
         Tier.HELD,
         Cause.RECLAIM,
-        "opportunistic, and preempted before it had run for the least time of its virtual cluster: it"
-        " backs off ([limits-on-preemption.md](limits-on-preemption.md))",
+        "opportunistic, and preempted before the minimum run time of its virtual cluster: it "
+        "backs off ([limits-on-preemption.md](limits-on-preemption.md))",
         "`may_borrow_at` (Unix seconds)",
     ),
     _waits("cancelling", Tier.HELD, Cause.OTHER, "it is being cancelled"),
@@ -170,37 +172,36 @@ _DECLARED = (
         "quota",
         Tier.QUOTA,
         Cause.QUOTA,
-        "its tenant's quota is held by, or kept for, jobs ahead of it",
+        "its tenant's quota is used by, or reserved for, jobs ahead of it",
         "`tenant`, `quota`",
     ),
     _waits(
         "quota_resources",
         Tier.QUOTA,
         Cause.QUOTA,
-        "its tenant's CPUs or memory are held by, or kept for, jobs ahead of it",
+        "its tenant's quota of CPUs or memory is used by, or reserved for, jobs ahead of it",
         "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`, `held`",
     ),
     _waits(
         "user_quota",
         Tier.QUOTA,
         Cause.QUOTA,
-        "what an admin of its tenant lets its user hold is held by, or kept for, the user's jobs ahead of it",
+        "the user's limit in the tenant is used by, or reserved for, the user's jobs ahead of it",
         "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`, `held`",
     ),
     _waits(
         "user_budget_spent",
         Tier.QUOTA,
         Cause.QUOTA,
-        "its user's budget in the tenant is used up, and an admin of it chose to start nothing more of the"
-        " user until the next period",
+        "its user's budget in the tenant is used up, and an admin lets no more start until the next period",
         "`tenant`, `user`, `renewed_at` (Unix seconds)",
     ),
     _waits(
         "budget_spent",
         Tier.QUOTA,
         Cause.QUOTA,
-        "its tenant's budget is used up, and an operator chose to start nothing more of it until the next"
-        " period ([notifications.md](notifications.md#budgets))",
+        "its tenant's budget is used up, and an operator chose to start no more jobs of the "
+        "tenant until the next period ([notifications.md](notifications.md#budgets))",
         "`tenant`, `renewed_at` (Unix seconds)",
     ),
     _waits(
@@ -214,24 +215,24 @@ _DECLARED = (
         "guarantee_lent",
         Tier.GUARANTEE,
         Cause.LENT,
-        "its virtual cluster lends GPUs that it could use; until when, and to whom ([market.md](market.md))",
+        "its virtual cluster lends GPUs that it could use: names borrower and end ([market.md](market.md))",
         "`virtual_cluster`, `loans`, `until` (Unix seconds)",
     ),
     _waits(
         "guarantee_gone",
         Tier.GUARANTEE,
         Cause.LENT,
-        "it ran while more was guaranteed (a loan, or an operator's change) and is too large for the"
-        " guarantee now; until that is so again it waits as an opportunistic job",
+        "it ran under a larger guarantee (before a loan ended or an operator reduced it) and is "
+        "too large for the present one; it waits as an opportunistic job until it fits",
         "`virtual_cluster`",
     ),
     _waits(
         "held_by_lapsed",
         Tier.GUARANTEE,
         Cause.RECLAIM,
-        "its virtual cluster has cells, or GPUs by count, for it, but only on GPUs of its own lapsed"
-        " jobs, which make room for higher priorities only"
-        " ([cells.md](cells.md#when-the-division-changes))",
+        "its virtual cluster has cells, or a count of GPUs, for it, but the GPUs are in use by "
+        "the virtual cluster's own jobs with a lapsed guarantee; only jobs with a higher "
+        "priority displace these ([cells.md](cells.md#when-the-division-changes))",
         "`jobs`",
     ),
     ReasonCode(
@@ -245,16 +246,16 @@ _DECLARED = (
         "guarantee_short",
         Tier.CAPACITY,
         Cause.HARDWARE,
-        "within the guarantee, but broken GPUs or others leave too few; which nodes are broken, of a VC"
-        " with cells only where it lacks cells for them",
+        "within the guarantee, but broken GPUs or other jobs leave too few; names the broken "
+        "nodes (with cells, only those for which the virtual cluster lacks other cells)",
         "`nodes` (names)",
     ),
     _waits(
         "reclaim_later",
         Tier.CAPACITY,
         Cause.RECLAIM,
-        "within the guarantee, but opportunistic jobs have its GPUs that have just begun and may not be"
-        " reclaimed from yet",
+        "within the guarantee, but its GPUs are in use by opportunistic jobs that started too "
+        "recently to be preempted",
         "`jobs`",
     ),
     _waits(
@@ -267,15 +268,15 @@ _DECLARED = (
         "prediction_failed",
         Tier.CAPACITY,
         Cause.RECLAIM,
-        "opportunistic, and it was stopped in this round because its node's jobs use more CPUs or memory than"
-        " was predicted ([overcommitment.md](overcommitment.md))",
+        "opportunistic, and it was stopped in this round because the jobs on its node use more "
+        "CPUs or memory than predicted ([overcommitment.md](overcommitment.md))",
     ),
     _waits("no_idle_gpus", Tier.CAPACITY, Cause.OTHER, "opportunistic, and too few GPUs are idle"),
     _waits(
         "promise_lost",
         Tier.CAPACITY,
         Cause.RECLAIM,
-        "the GPUs it was nominated for broke, or were not released",
+        "the GPUs reserved for it broke, or were not released",
     ),
     _waits(
         "no_part_left",
@@ -287,15 +288,15 @@ _DECLARED = (
         "sharing_label",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
-        "a GPU would have room for its part, but a label of its own or of a job there keeps them apart",
+        "a GPU has room for its part, but a sharing label of this job or of a job there forbids it",
         "`label`",
     ),
     _waits(
         "fragmented",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
-        "enough GPUs, but not enough of them on one node; in cells also, for which broken nodes others of"
-        " its cells can not be had",
+        "enough GPUs, but not enough of them on one node; with cells, also names the broken "
+        "nodes for which no other cells are available",
         "`nodes` (names)",
     ),
     _waits(
@@ -316,8 +317,9 @@ _DECLARED = (
         "reserved",
         (Tier.HELD, Tier.CAPACITY),
         Cause.HARDWARE,
-        "its reservation has yet to begin; or there is room for it, but outside its reservation, or on nodes"
-        " that are reserved for others before it would have ended ([reservations.md](reservations.md))",
+        "its reservation has not begun; or the free GPUs are outside its reservation, or on "
+        "nodes that are reserved for others before it would end "
+        "([reservations.md](reservations.md))",
         "`reservations` (names), `starts_at`, `until` (Unix seconds, of the first)",
     ),
     _waits(
@@ -342,39 +344,40 @@ _DECLARED = (
         "tag_constraint",
         Tier.TOPOLOGY,
         Cause.FRAGMENTATION,
-        "there is room for it, but a must between tags would be broken, its own or that of a job there"
-        " ([placers.md](placers.md#constraints-between-tags))",
+        "there is room for it, but it would violate a required tag constraint, of its own or of "
+        "a job there ([placers.md](placers.md#constraints-between-tags))",
         "`tag`, `scope`, `jobs`; `tags` where it is no single one",
     ),
     _waits(
         "waits_for_locality",
         Tier.TOPOLOGY,
         Cause.FRAGMENTATION,
-        "placer `delay`: it waits for GPUs closer together before it makes do with less",
+        "placer `delay`: it waits for GPUs that are closer together before it accepts others",
         "`locality`, `until` (Unix seconds)",
     ),
     _order(
         "first_in_line",
-        "the head of its queue; `starts_by` is what the running jobs' limits promise",
+        "the head of its queue; it starts by `starts_by` at the latest, according to the time "
+        "limits of the running jobs",
         "`starts_by`",
     ),
     _order(
         "longest_wait",
-        "it has waited for longer than its virtual cluster's bound, and GPUs are reserved for it: it"
-        " starts when `jobs` have ended, by `starts_by` at the latest where all of these have time limits"
-        " ([limits-on-preemption.md](limits-on-preemption.md#long-waits))",
+        "it has waited longer than the longest wait of its virtual cluster, and GPUs are "
+        "reserved for it: it starts when `jobs` have ended, by `starts_by` at the latest if all "
+        "of these have time limits "
+        "([limits-on-preemption.md](limits-on-preemption.md#long-waits))",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
     _order(
         "behind_longest_wait",
-        "GPUs that it could have are reserved for a job that has waited for too long, or that one comes"
-        " before it; when that job starts",
+        "GPUs that it could use are reserved for a job that has waited too long, or this job "
+        "comes before it; `starts_by` is the start of that job",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
     _order(
         "behind_own",
-        "more jobs of its user that are like it are ahead of it than could start at once; it is considered"
-        " when enough of them have started",
+        "its user has more similar jobs ahead of it than could start at once",
     ),
     _order("behind_head", "it fits, but starting it could delay the job at the head", "`jobs`"),
     _order("shorter_first", "`sjf`, `pai`: jobs expected to run for a shorter time go first"),
@@ -469,16 +472,16 @@ _DECLARED = (
     ),
     _order(
         "minimum_run",
-        "it would have GPUs of jobs that may not be displaced before they have run for the least time of"
-        " their virtual cluster",
+        "it would use GPUs of jobs that have not yet reached the minimum run time before "
+        "preemption of their virtual cluster",
         "`jobs`, `until` (Unix seconds)",
     ),
     _order(
         "preemption_budget",
-        "more jobs would have to leave their GPUs in this round than may",
+        "the round would have to preempt more jobs than the limit per round allows",
         "`preemptions_per_round`",
     ),
-    _order("not_chosen", "it fits, but the policy of its view served others"),
+    _order("not_chosen", "it fits, but the policy of its view chose other jobs"),
     _waits(
         "stopping", Tier.PREPARING, Cause.RECLAIM, "its previous attempt has not ended yet", "`allocations`"
     ),
@@ -486,7 +489,7 @@ _DECLARED = (
         "waiting_for_release",
         Tier.PREPARING,
         Cause.RECLAIM,
-        "it is nominated for GPUs, or CPUs and memory, that are still being released",
+        "GPUs, or CPUs and memory, are reserved for it but still being released",
         "`jobs`",
     ),
 )

@@ -60,7 +60,9 @@ export function ChangeDialog({ job: shown, onClose }: { job: Job; onClose: () =>
         <TextField
           {...field("time_limit")}
           label="Time limit"
-          hint={job.state === "queued" ? "Such as 2h; empty: none" : "Such as 2h; while it runs only a shorter one"}
+          hint={
+            job.state === "queued" ? "Such as 2h; empty: none" : "Such as 2h; only a shorter limit while the job runs"
+          }
         />
       </FieldRow>
     </FormDialog>

@@ -63,7 +63,7 @@ export function JobActions({ job }: { job: Job }) {
         title={`Cancel ${job.name}?`}
         description={
           job.state === "running"
-            ? "The job is asked to write a checkpoint and is then stopped. A cancelled job does not run again."
+            ? "The job may write a checkpoint before it is stopped. A cancelled job does not run again."
             : "The job leaves the queue and does not run again."
         }
         action="Cancel job"

@@ -101,7 +101,7 @@ function Secret({ made, onClose }: { made: NewWebhook; onClose: () => void }) {
     <ShownOnceDialog
       title={`Secret of ${made.title || "the webhook"}`}
       secret={made.secret ?? ""}
-      label="The receiver uses it to verify that a message comes from here."
+      label="The receiver uses it to verify that a message comes from this platform."
       onClose={onClose}
     />
   );

@@ -21,12 +21,12 @@ describe("outlook", () => {
   it("tells what is used by the end, or when nothing is left", () => {
     expect(outlook(state({}), day)).toBe("At the rate of the last 24 hours, 76 GPU-hours will be used by 2026-12-01.");
     expect(outlook(state({ reached_at: "2026-11-20T10:00:00Z" }), day)).toBe(
-      "At the rate of the last 24 hours, it is used up on 2026-11-20.",
+      "At the rate of the last 24 hours, the budget will be used up on 2026-11-20.",
     );
   });
   it("tells what a budget that is used up does", () => {
     expect(outlook(state({ used: 100, is_holding: true }), day)).toContain("no further job of the tenant starts until");
-    expect(outlook(state({ used: 101 }), day)).toBe("It is used up. Jobs still start.");
+    expect(outlook(state({ used: 101 }), day)).toBe("The budget is used up. Jobs still start.");
   });
   it("says nothing where nothing is known", () => {
     expect(outlook(state({ budget: null }), day)).toBe("");

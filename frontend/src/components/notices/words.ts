@@ -32,10 +32,10 @@ export function outlook(state: BudgetState, day: (at: string) => string): string
   if (state.used >= budget.amount) {
     const until = endsAt ? ` until ${day(endsAt)}` : "";
     return state.is_holding
-      ? `It is used up: no further job of the tenant starts${until}. Running jobs continue.`
-      : "It is used up. Jobs still start.";
+      ? `The budget is used up: no further job of the tenant starts${until}. Running jobs continue.`
+      : "The budget is used up. Jobs still start.";
   }
-  if (reachedAt) return `At the rate of the last 24 hours, it is used up on ${day(reachedAt)}.`;
+  if (reachedAt) return `At the rate of the last 24 hours, the budget will be used up on ${day(reachedAt)}.`;
   if (expected === null || !endsAt) return "";
   return `At the rate of the last 24 hours, ${amountText(expected, budget.unit, state.currency)} will be used by ${day(endsAt)}.`;
 }

@@ -120,7 +120,7 @@ function DeleteSecret({ owner, secret, onClose }: { owner: SecretOwner; secret: 
       open
       onClose={onClose}
       title={`Delete ${secret.name}?`}
-      description="Jobs that use it and have not started will fail."
+      description="Jobs that use it and have not started yet will fail."
       action="Delete"
       busy={remove.isPending}
       onConfirm={() => remove.mutate()}

@@ -18,8 +18,8 @@ import { Panel } from "@/ui/layout";
 
 const SCOPES: readonly { scope: Scope; label: string; forOperators?: true }[] = [
   { scope: "submit", label: "Submit: jobs, and sessions inside them" },
-  { scope: "manage", label: "Manage: tenants that you administer, and your account" },
-  { scope: "operate", label: "Operate: the platform, as an operator", forOperators: true },
+  { scope: "manage", label: "Manage: your account, and the tenants that you administer" },
+  { scope: "operate", label: "Operate: everything that an operator may do", forOperators: true },
 ];
 
 const OVERLAPS = [
@@ -116,7 +116,7 @@ function RotateToken({ token, onClose }: { token: Token; onClose: () => void }) 
   return (
     <FormDialog title={`Rotate ${token.name}`} sending={sending} action="Rotate" onClose={onClose}>
       <p>You get a new token with the same name, scopes and lifetime.</p>
-      <SelectField {...field("overlap_seconds")} label="The old one keeps working" options={OVERLAPS} />
+      <SelectField {...field("overlap_seconds")} label="The old token keeps working" options={OVERLAPS} />
     </FormDialog>
   );
 }

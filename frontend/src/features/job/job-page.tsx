@@ -175,12 +175,11 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "queued" && <JobWhatIf job={job} />}
       <DependenciesPanel job={job} />
       <InputWorkersPanel job={job} />
-      {job.state === "failed" && <TimelinePanel job={job} attempts={attempts} />}
+      <TimelinePanel job={job} attempts={attempts} />
       <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />
       <ScalingPanel job={job} />
       <SensitivityPanel job={job} />
-      {job.state !== "failed" && <TimelinePanel job={job} attempts={attempts} />}
       <div className={styles.columns}>
         <ProgressPanel job={job} />
         <Stack>

@@ -44,7 +44,7 @@ function GpusOverTime({ scaling }: { scaling: JobScaling }) {
   const { allocations, max_gpus } = scaling;
   const { x, values } = useMemo(() => gpuSteps(allocations, now), [allocations, now]);
   const series = useMemo(() => [{ label: "GPUs", token: "crop-1", values }], [values]);
-  if (x.length === 0) return <p className={muted}>It has not held GPUs yet.</p>;
+  if (x.length === 0) return <p className={muted}>The job has not held GPUs yet.</p>;
   return (
     <section>
       <h3 className={styles.title}>GPUs over time</h3>
@@ -70,7 +70,7 @@ function SpeedupCurve({ scaling }: { scaling: JobScaling }) {
   );
   const marks = useMemo(() => (now ? [now.gpus] : []), [now]);
   if (curve.length < 2) {
-    return <p className={muted}>Scaling is not known yet: it is measured from progress lines.</p>;
+    return <p className={muted}>Scaling is not known yet. The platform measures it from the progress lines.</p>;
   }
   return (
     <section>

@@ -94,5 +94,5 @@ it("says that the platform finds the curve, and how far it is", async () => {
 });
 
 it("says plainly when more is of no use", () => {
-  expect(gainText({ ...TASK, now: TASK.proportional })).toBe("As fast as with its proportional share.");
+  expect(gainText({ ...TASK, now: TASK.proportional })).toBe("As fast as with a proportional share.");
 });

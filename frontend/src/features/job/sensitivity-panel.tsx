@@ -134,8 +134,8 @@ export function measuredText({
 
 /** What today's CPUs and memory make of it: "2.5 times as fast as with its proportional share". */
 export function gainText({ now, proportional }: TaskSensitivity): string {
-  if (!now || !proportional) return "It has not run yet: what it has of them is not known.";
+  if (!now || !proportional) return "It has not run yet, so its share of them is not known.";
   const gain = proportional.speed > 0 ? now.speed / proportional.speed : 1;
-  if (gain.toFixed(2) === "1.00") return "As fast as with its proportional share.";
+  if (gain.toFixed(2) === "1.00") return "As fast as with a proportional share.";
   return `${gain.toFixed(2)} times as fast as with its proportional share.`;
 }

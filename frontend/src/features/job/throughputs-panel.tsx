@@ -12,7 +12,13 @@ import { Tag } from "@/components/state-badge";
 import { isGuess, jobClassOf, percent, SourceMark, throughputText } from "@/components/throughputs/sources";
 import { PartBar } from "@/components/use-bar";
 import styles from "@/features/job/job-page.module.css";
-import { profileSentence, targetSentence, throughputSentence } from "@/features/job/why-model";
+import {
+  explainsModel,
+  modelsWithFacts,
+  profileSentence,
+  targetSentence,
+  throughputSentence,
+} from "@/features/job/why-model";
 import { DataTable } from "@/ui/data-table";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
@@ -30,6 +36,7 @@ export function ThroughputsPanel({ job }: { job: Job }) {
   useEffect(() => void refetch(), [job.state, model, refetch]);
   const now = useNow();
   const throughputs = query.data;
+  if (throughputs && !explainsModel(throughputs)) return null;
   return (
     <Panel
       title={isOver ? "Throughput by GPU model" : "Why this GPU model"}
@@ -81,8 +88,10 @@ export function ThroughputsPanel({ job }: { job: Job }) {
 }
 
 function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs; isOver: boolean }) {
-  const { models } = throughputs;
   const currency = useCurrency();
+  const models = modelsWithFacts(throughputs);
+  if (models.length === 0) return null;
+  const isKnown = models.some(({ throughput }) => throughput !== null);
   const hasTargets = !isOver && models.some(({ target_share: share }) => share !== null);
   const hasReceived = !isOver && models.some(({ received_share: share }) => share !== null);
   return (
@@ -103,8 +112,8 @@ function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs;
             </>
           ),
         },
-        { header: "Throughput", cell: (model) => <ThroughputCell model={model} /> },
-        {
+        isKnown && { header: "Throughput", cell: (model) => <ThroughputCell model={model} /> },
+        isKnown && {
           header: "Known from",
           cell: ({ source, samples, confidence }) => (
             <SourceMark source={source} samples={samples} confidence={confidence} />

@@ -1,7 +1,13 @@
 import { describe, expect, it } from "vitest";
 
 import type { JobModelThroughput, JobThroughputs } from "@/api/schema";
-import { profileSentence, throughputSentence, targetSentence } from "@/features/job/why-model";
+import {
+  explainsModel,
+  modelsWithFacts,
+  profileSentence,
+  throughputSentence,
+  targetSentence,
+} from "@/features/job/why-model";
 
 function aModel(
   gpu_model: string,
@@ -135,5 +141,19 @@ describe("a job's profile", () => {
     expect(profileSentence({ profile })).toBe(
       "Profile, of jobs like it: computes 35 % of the time; occupies 2 GiB of a GPU; 0.4 s of an iteration on storage, 0.2 s on the GPU, 0.1 s on the network; mixed precision.",
     );
+  });
+});
+
+describe("what there is to show", () => {
+  it("leaves out models of which only name and price are known", () => {
+    const models = [aModel("K80", null, { source: null }), aModel("P100", 100), aModel("V100", null, RUNS)];
+    expect(modelsWithFacts(throughputsOf(...models)).map(({ gpu_model: model }) => model)).toEqual(["P100", "V100"]);
+  });
+
+  it("is nothing for a job that waits and of which no throughput, target or profile is known", () => {
+    const nothing = throughputsOf(aModel("K80", null, { source: null }), aModel("V100", null, { source: null }));
+    expect(explainsModel(nothing)).toBe(false);
+    expect(explainsModel(throughputsOf(aModel("K80", null, { attained_gpu_seconds: 5 })))).toBe(true);
+    expect(explainsModel(throughputsOf(aModel("K80", null, { target_share: 0 })))).toBe(true);
   });
 });

@@ -23,6 +23,23 @@ export function profileSentence({ profile }: Pick<JobThroughputs, "profile">): s
   return `Profile${profile.is_own ? "" : ", of jobs like it"}: ${facts.filter(Boolean).join("; ")}.`;
 }
 
+/** The models of which more is known than their name and price. */
+export function modelsWithFacts({ models }: Pick<JobThroughputs, "models">): JobModelThroughput[] {
+  return models.filter(
+    (model) =>
+      model.runs_now ||
+      model.throughput !== null ||
+      model.target_share !== null ||
+      model.received_share !== null ||
+      model.attained_gpu_seconds > 0,
+  );
+}
+
+/** Whether anything explains on which model the job runs, or would. */
+export function explainsModel(throughputs: JobThroughputs): boolean {
+  return throughputs.profile !== null || modelsWithFacts(throughputs).length > 0;
+}
+
 /** Where it runs or would be best off, compared with the model that differs most. */
 export function throughputSentence(throughputs: JobThroughputs): string {
   const accepted = throughputs.models.filter((model) => model.accepted && model.throughput !== 0);
@@ -56,9 +73,7 @@ export function targetSentence(throughputs: JobThroughputs): string {
   if (targets.length === 0) return `Policy ${throughputs.policy_plugin.name} sets no targets by GPU model.`;
   const meant = listed(targets, ({ target_share: share }) => share);
   const got = listed(throughputs.models, ({ received_share: share }) => share);
-  const goal = meant
-    ? `Its target is ${meant}`
-    : "Its target is 0 for now: other jobs come first, and it uses what they leave";
+  const goal = meant ? `Its target is ${meant}` : "Its target is 0 for now: it uses the GPUs that other jobs leave";
   return `${goal}. Since the last targets it had ${got || "none"}.`;
 }
 

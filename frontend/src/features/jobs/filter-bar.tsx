@@ -3,7 +3,6 @@ import { useState, type ReactNode } from "react";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
 import { failureClassesQuery } from "@/api/settings-queries";
-import { FileLinks } from "@/components/file-links";
 import { Filter, TypedSearch } from "@/components/filter";
 import { failureClass, words } from "@/components/format";
 import { filtersOf, isFiltered, JOB_STATES, type JobSearch, PERIODS, statesOf } from "@/components/job-search";
@@ -77,10 +76,6 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
           <ActOnJobs filter={actionFilter(filtersOf(search))}>Change all that match</ActOnJobs>
         )}
         {children}
-        <FileLinks
-          address={`/api/v1/jobs/export?${new URLSearchParams(actionFilter(filtersOf(search))).toString()}`}
-          look="quiet"
-        />
       </div>
       {isWide && <FurtherFilters search={search} onChange={onChange} />}
     </div>

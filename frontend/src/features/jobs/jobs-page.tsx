@@ -2,9 +2,11 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useMemo, useState } from "react";
 
 import type { Job } from "@/api/schema";
-import type { JobSearch } from "@/components/job-search";
+import { FileLinks } from "@/components/file-links";
+import { filtersOf, type JobSearch } from "@/components/job-search";
 import { ColumnChooser, useColumns } from "@/features/jobs/columns";
 import { JobFilterBar } from "@/features/jobs/filter-bar";
+import { actionFilter } from "@/features/jobs/job-actions";
 import { JobGroups, LABEL } from "@/features/jobs/job-groups";
 import { JobList } from "@/features/jobs/job-list";
 import { ChosenJob } from "@/features/jobs/job-table";
@@ -45,7 +47,7 @@ export function JobsPage() {
     void navigate({ search: (now) => ({ ...now, job: undefined }), replace: true });
   };
   return (
-    <PageLayout title="Jobs">
+    <PageLayout title="Jobs" actions={<FileLinks address={exportAddress(search)} />}>
       <JobFilterBar search={search} onChange={change} onClear={clear}>
         <SavedSearches search={search} />
         <ColumnChooser shown={columns} onChange={setColumns} />
@@ -73,4 +75,9 @@ export function JobsPage() {
       </div>
     </PageLayout>
   );
+}
+
+/** The jobs of a search as a file. */
+function exportAddress(search: JobSearch): string {
+  return `/api/v1/jobs/export?${new URLSearchParams(actionFilter(filtersOf(search))).toString()}`;
 }

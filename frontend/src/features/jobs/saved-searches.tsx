@@ -44,7 +44,7 @@ function SearchList({ onOpen }: { onOpen: () => void }) {
   const searches = saved.data ?? [];
   if (saved.isPending) return null;
   if (searches.length === 0) {
-    return <p className={muted}>There are none yet. Choose filters or an order on the page, then save them here.</p>;
+    return <p className={muted}>No saved searches yet. Choose filters or an order on the page, then save them here.</p>;
   }
   return (
     <ul>

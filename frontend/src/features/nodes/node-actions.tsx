@@ -22,7 +22,7 @@ const QUESTIONS: Record<"token" | "remove", { title: string; description: string
   },
   remove: {
     title: "Remove this node?",
-    description: "Only a node that never ran a job and does not report can be removed.",
+    description: "You can remove a node only if it never ran a job and does not report.",
     action: "Remove",
   },
 };

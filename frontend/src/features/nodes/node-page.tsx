@@ -184,7 +184,7 @@ function GpuList({ bed }: { bed: Bed }) {
         rowKey={({ gpu }) => gpu.id}
         columns={GPU_COLUMNS}
         empty={
-          <EmptyState title="No GPUs reported">They appear when the node agent reports for the first time.</EmptyState>
+          <EmptyState title="No GPUs reported">GPUs appear when the node agent reports for the first time.</EmptyState>
         }
       />
     </Panel>

@@ -71,7 +71,7 @@ export function NodesPage() {
             nodes.length === 0 ? (
               <EmptyState title="No nodes yet">
                 {me.is_operator
-                  ? "Add a node, then start its agent with the configuration file that you get."
+                  ? "Add a node, then start its agent with the configuration file of the node."
                   : "An operator adds nodes."}
               </EmptyState>
             ) : (

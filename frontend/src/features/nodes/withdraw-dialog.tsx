@@ -54,8 +54,8 @@ export function DrainDialog({ node, onClose }: Props) {
       title={`Drain ${node.name}`}
       description={
         isNow
-          ? "The node accepts no new jobs. Its jobs are asked to write a checkpoint and are queued again."
-          : "Until then, its jobs continue, and only jobs that end in time start. The rest is stopped and queued again."
+          ? "The node accepts no new jobs. Its jobs write a checkpoint and are queued again."
+          : "Until then its jobs continue, and only jobs that end in time start. Jobs that still run then are stopped and queued again."
       }
       sending={sending}
       action={isNow ? "Drain now" : "Drain"}

@@ -44,7 +44,7 @@ describe("a node out of service", () => {
     const withdrawn = { by: "health", why: "work_folder: /work is full.", since, returns_itself: true };
     expect(withdrawnText(aNode({ cordoned: true, withdrawn }), NOW)).toBe(
       "The platform took it out of service, 30 min ago: work_folder: /work is full." +
-        " It returns automatically when its checks have been ok for a while.",
+        " It returns automatically after its checks have passed for a while.",
     );
     expect(withdrawnText(aNode({}), NOW)).toBeNull();
   });
@@ -100,7 +100,7 @@ describe("what isolates jobs", () => {
     const node = aNode({ isolation: { ...LIMITS, required: false }, isolation_level: "none" });
     expect(runsUnisolated(node)).toBe(true);
     expect(isolationText(node)).toBe("Without isolation, all as the agent’s user");
-    expect(isolationWarning(node)).toContain("the platform’s");
+    expect(isolationWarning(node)).toContain("of the platform");
     const health = [{ name: "isolation", verdict: "failed" as const, message: "", gpu: null, since: "" }];
     expect(isolationWarning({ ...node, health })).toBeNull();
     const unable = aNode({ isolation: { ...LIMITS, required: true }, isolation_level: "none" });
@@ -118,7 +118,7 @@ describe("what isolates jobs", () => {
   it("say how jobs are held to parts of GPUs", () => {
     expect(partsText(aNode({ enforcement: "enforced" }))).toBe("Enforced by the node");
     expect(partsText(aNode({ enforcement: "cooperative" }))).toContain("that ask for their time");
-    expect(partsText(aNode({ enforcement: "placement_only" }))).toContain("nothing holds jobs");
+    expect(partsText(aNode({ enforcement: "placement_only" }))).toContain("nothing enforces the parts");
     expect(partsText(aNode({ enforcement: "" }))).toBe("–");
   });
 });

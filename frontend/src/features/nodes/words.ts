@@ -45,7 +45,7 @@ export function withdrawnText(node: Pick<Node, "withdrawn" | "cordoned" | "drain
     const meanwhile = node.cordoned ? "nothing new starts" : "only jobs that end by then start";
     sentences.push(`${until}; until then ${meanwhile}`);
   }
-  if (withdrawn.returns_itself) sentences.push("It returns automatically when its checks have been ok for a while");
+  if (withdrawn.returns_itself) sentences.push("It returns automatically after its checks have passed for a while");
   return sentences.map((sentence) => (sentence.endsWith(".") ? sentence : `${sentence}.`)).join(" ");
 }
 
@@ -120,8 +120,8 @@ export function storageText(node: Pick<Node, "storage_bandwidth" | "cache_bytes"
 export function partsText({ enforcement }: Pick<Node, "enforcement">): string {
   return {
     enforced: "Enforced by the node",
-    cooperative: "Cooperative: jobs that ask for their time on the GPU are held",
-    placement_only: "Placement only: nothing holds jobs to them",
+    cooperative: "Cooperative: limits only jobs that ask for their time on the GPU",
+    placement_only: "Placement only: nothing enforces the parts",
     "": "–",
   }[enforcement];
 }
@@ -133,8 +133,8 @@ export function isolationWarning(node: Isolated): string | null {
   if (node.health.some(({ name, verdict }) => name === "isolation" && verdict === "failed")) return null;
   if (runsUnisolated(node)) {
     const can = isolation.user
-      ? "Jobs see one another’s processes and whatever all users of the machine may read."
-      : "Jobs can read and change one another’s files and the platform’s, and end one another.";
+      ? "Jobs see the processes of other jobs, and all files that every user of the machine may read."
+      : "Jobs can read and change the files of other jobs and of the platform, and can end other jobs.";
     return `Nothing isolates the jobs on this node. ${can} Install bubblewrap, and let the agent’s configuration say sandbox: required.`;
   }
   if (level === "landlock" && isolation.signals === false) {

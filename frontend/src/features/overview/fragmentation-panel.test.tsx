@@ -29,7 +29,7 @@ describe("Fragmentation", () => {
   it("says how much of what is idle is of no use, and what is missing, the most first", async () => {
     answer(FOUND);
     await renderPage(FragmentationPanel);
-    await screen.findByText(/can use 3\.5 of 6 idle GPUs: 42 % is fragmented/);
+    await screen.findByText(/can use 3\.5 of 6 idle GPUs: 42 % of them are fragmented/);
     const rows = (name: string) =>
       within(screen.getByRole("table", { name }))
         .getAllByRole("row")
@@ -37,7 +37,7 @@ describe("Fragmentation", () => {
         .map(({ textContent }) => textContent);
     expect(rows("What replicas lack")).toEqual(["Too few GPUs together, or too little of one2.0", "Too few CPUs0.5"]);
     // Those that can use everything are left out; what adds most comes first.
-    expect(rows("Replicas that cannot use all of the idle GPUs")).toEqual([
+    expect(rows("Replicas that cannot use all idle GPUs")).toEqual([
       "8 GPUs20.0 %0.0 of 6.0",
       "4 GPUs and 8 CPUs on A100 or H10030.0 %4.0 of 6.0",
     ]);

@@ -65,7 +65,7 @@ function verdict({ idle, fragmented, kinds }: FragmentationNow): string {
   if (kinds.length === 0) return `${counted(idle, "GPU")} idle; there are no jobs yet to compare them with.`;
   const part = Math.round((100 * fragmented) / idle);
   const usable = Number((idle - fragmented).toFixed(1));
-  return `An average replica of the usual workload can use ${usable} of ${counted(idle, "idle GPU")}: ${part} % is fragmented.`;
+  return `An average replica of the usual workload can use ${usable} of ${counted(idle, "idle GPU")}: ${part} % of them are fragmented.`;
 }
 
 const CAUSES: Record<string, string> = {
@@ -103,7 +103,7 @@ function Causes({ newest }: { newest: FragmentationNow }) {
           ))}
         </tbody>
       </TableFrame>
-      <TableFrame label="Replicas that cannot use all of the idle GPUs">
+      <TableFrame label="Replicas that cannot use all idle GPUs">
         <thead>
           <tr>
             <th scope="col">Replicas</th>

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
-import { activeJobsQuery, clusterQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
+import { activeJobsQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
 import { jobsOn, plantGarden } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
@@ -12,7 +12,7 @@ import type { ColourBy } from "@/components/gpu-map/paint";
 import { useSession } from "@/components/session";
 import { ElasticityPanel } from "@/features/overview/elasticity-panel";
 import { FragmentationPanel } from "@/features/overview/fragmentation-panel";
-import { Queue } from "@/features/overview/queue";
+import { activeCounts, Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
 import { useLiveState, useNewest } from "@/live/live";
@@ -24,19 +24,19 @@ import styles from "@/features/overview/overview-page.module.css";
 export function OverviewPage() {
   const nodes = useQuery(nodesQuery);
   const jobs = useQuery(activeJobsQuery);
-  const cluster = useQuery(clusterQuery);
   const state = useLiveState();
   const isOperator = useSession().is_operator;
   const racks = useMemo(() => plantGarden(state.node.values(), state.job.values()), [state.node, state.job]);
   const tenants = useTenantsAtWork(racks);
   const oldestWait = useMemo(() => oldestQueued(state.job.values()), [state.job]);
+  const counts = useMemo(() => activeCounts(state.job.values()), [state.job]);
   return (
     <PageLayout title="Overview">
       <SlowPolicies />
       <OwnShares />
       <Tiles
         racks={racks}
-        cluster={cluster.data}
+        jobs={jobs.isPending ? undefined : counts}
         oldestWait={oldestWait}
         seesAll={isOperator}
         loading={nodes.isPending}
@@ -148,7 +148,7 @@ function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
     if (racks.length === 0) {
       return (
         <EmptyState title="No nodes yet">
-          An operator adds nodes on the Nodes page. Each appears here when its agent connects.
+          An operator adds nodes on the Nodes page. A node appears here when its agent connects.
         </EmptyState>
       );
     }

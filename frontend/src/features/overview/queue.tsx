@@ -9,6 +9,7 @@ import { useLiveState } from "@/live/live";
 import { withWhy } from "@/live/store";
 import { EmptyState, SkeletonLines } from "@/ui/feedback";
 import { Panel } from "@/ui/layout";
+import type { ActiveCounts } from "@/features/overview/tiles";
 import styles from "@/features/overview/overview-page.module.css";
 
 const MOST_SHOWN = 20;
@@ -19,7 +20,7 @@ export function Queue({ loading }: { loading: boolean }) {
   const waiting = useMemo(
     () =>
       [...state.job.values()]
-        .filter((job) => job.state === "queued" && job.serves === null)
+        .filter((job) => job.state === "queued" && isOwnRow(job))
         .map((job) => withWhy(state.why, job))
         .sort(inLine),
     [state.job, state.why],
@@ -48,6 +49,20 @@ export function Queue({ loading }: { loading: boolean }) {
       )}
     </Panel>
   );
+}
+
+/** The jobs of a person: an input worker belongs to the job that it serves. */
+function isOwnRow({ serves }: Job): boolean {
+  return serves === null;
+}
+
+/** How many run and wait, counted where the queue and the map have their jobs, so that they agree at any time. */
+export function activeCounts(jobs: Iterable<Job>): ActiveCounts {
+  const counts = { queued: 0, running: 0 };
+  for (const job of jobs) {
+    if (isOwnRow(job) && (job.state === "queued" || job.state === "running")) counts[job.state] += 1;
+  }
+  return counts;
 }
 
 function Waiting({ job }: { job: Job }) {

@@ -1,7 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useId } from "react";
 
-import type { Cluster } from "@/api/schema";
 import { count, counted, duration, secondsBetween } from "@/components/format";
 import { jobsOn, type Rack } from "@/components/gpu-map/garden";
 import { useNow } from "@/components/now";
@@ -9,9 +8,15 @@ import { PartBar } from "@/components/use-bar";
 import { Skeleton } from "@/ui/feedback";
 import styles from "@/features/overview/overview-page.module.css";
 
+export interface ActiveCounts {
+  queued: number;
+  running: number;
+}
+
 interface TilesProps {
   racks: readonly Rack[];
-  cluster: Cluster | undefined;
+  /** Undefined until they are known. */
+  jobs: ActiveCounts | undefined;
   /** When the longest waiting job was submitted. */
   oldestWait: string | null;
   /** Whether the jobs are those of all tenants. GPUs and nodes are the whole cluster's for everyone. */
@@ -19,8 +24,8 @@ interface TilesProps {
   loading: boolean;
 }
 
-/** The viewer's jobs and the whole cluster in a few numbers each. GPUs and nodes come from the map's own data, so that they agree with it. */
-export function Tiles({ racks, cluster, oldestWait, seesAll, loading }: TilesProps) {
+/** The viewer's jobs and the whole cluster in a few numbers each. All come from the data of the map and the queue, so that they agree with them. */
+export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps) {
   const beds = racks.flatMap((rack) => rack.beds);
   const gpus = beds.flatMap((bed) => bed.plots);
   const held = gpus.filter((plot) => plot.gpu.state === "held").length;
@@ -43,11 +48,11 @@ export function Tiles({ racks, cluster, oldestWait, seesAll, loading }: TilesPro
         </div>
         <Link to="/jobs" search={{ state: "running" }} className={styles.tile}>
           <span className={styles.tileLabel}>Running jobs</span>
-          <span className={styles.tileValue}>{cluster ? count(cluster.jobs.running) : <Skeleton width="2rem" />}</span>
+          <span className={styles.tileValue}>{jobs ? count(jobs.running) : <Skeleton width="2rem" />}</span>
         </Link>
         <Link to="/jobs" search={{ state: "queued" }} className={styles.tile}>
           <span className={styles.tileLabel}>Queued jobs</span>
-          <span className={styles.tileValue}>{cluster ? count(cluster.jobs.queued) : <Skeleton width="2rem" />}</span>
+          <span className={styles.tileValue}>{jobs ? count(jobs.queued) : <Skeleton width="2rem" />}</span>
           <span className={styles.tileNote}>{longest !== null && `longest wait ${duration(longest)}`}</span>
         </Link>
       </Group>

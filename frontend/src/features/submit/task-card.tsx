@@ -68,7 +68,7 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
               min={0}
               step="any"
               max={16}
-              title="Whole GPUs, a part of one such as 0.3, or 0: then state CPUs or memory"
+              title="Whole GPUs, a part of one GPU such as 0.3, or 0 with CPUs or memory"
               value={asNumber(resources.gpu)}
               onChange={(value) => edit(["resources", "gpu"], value)}
             />

@@ -113,7 +113,10 @@ function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
     return (
       <ResultDialog title={`Invitation to ${tenant}`} onClose={onClose}>
         {create.data.link ? (
-          <ShownOnce secret={create.data.link} label="Send this link. It works once, for anyone who has it." />
+          <ShownOnce
+            secret={create.data.link}
+            label="Send this link to the person. It works once, for anyone who has it."
+          />
         ) : (
           <Notice>The link was mailed to {create.data.email}.</Notice>
         )}
@@ -125,7 +128,7 @@ function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
       <TextField
         {...field("email")}
         label="E-mail address"
-        hint="The link is sent there, if this installation sends mail. Empty: you hand over the link."
+        hint="The link is sent to this address, if this installation sends mail. Empty: you pass on the link."
         autoFocus
         type="email"
       />

@@ -6,9 +6,9 @@ import { useState } from "react";
 
 import { virtualClusterCellsQuery } from "@/api/cell-queries";
 import { answerOf, api } from "@/api/client";
-import type { OwnedCells, VirtualCluster } from "@/api/schema";
+import type { OwnedCells, VirtualCluster, VirtualClusterPreemptions } from "@/api/schema";
 import { cellsText } from "@/components/cells/cell-use";
-import { clockAhead, counted, duration, lotText } from "@/components/format";
+import { clockAhead, counted, duration, gpuHours, lotText } from "@/components/format";
 import { useNow } from "@/components/now";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
@@ -121,14 +121,25 @@ export function PreemptionsOf({ name }: { name: string }) {
     refetchInterval: LOOK_AGAIN_MS,
   });
   if (!data) return null;
-  if (data.preemptions === 0) return <>not in the last {data.hours} hours</>;
-  const cost = data.lost_gpu_hours + data.overhead_gpu_hours;
-  return (
-    <>
-      {counted(data.preemptions, "time")} in {data.hours} hours, which cost {cost.toFixed(2)} GPU-hours of lost work and
-      restarts
-    </>
-  );
+  return <>{preempted(data)}</>;
+}
+
+type PreemptionCost = Pick<
+  VirtualClusterPreemptions,
+  "preemptions" | "hours" | "lost_gpu_hours" | "overhead_gpu_hours"
+>;
+
+/** "never in the last 24 hours", "3 times in the last 24 hours; lost work and restarts: 1.2 GPU h". A cost of nothing is left out. */
+export function preempted({
+  preemptions,
+  hours,
+  lost_gpu_hours: lost,
+  overhead_gpu_hours: overhead,
+}: PreemptionCost): string {
+  const often = preemptions === 0 ? "never" : counted(preemptions, "time");
+  const seconds = 3600 * (lost + overhead);
+  const cost = seconds < 0.05 ? "" : `; lost work and restarts: ${gpuHours(seconds)}`;
+  return `${often} in the last ${hours} hours${cost}`;
 }
 
 /** The cells that a virtual cluster owns, and on request what has become of them. */

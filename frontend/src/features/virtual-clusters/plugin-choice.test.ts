@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { entriesOf, inWords, withParameter } from "@/features/virtual-clusters/plugin-choice";
+import { entriesOf, inWords, parameterLabel, withParameter } from "@/features/virtual-clusters/plugin-choice";
 
 describe("a chosen plug-in", () => {
   it("reads lists as people type them", () => {
@@ -9,9 +9,16 @@ describe("a chosen plug-in", () => {
 
   it("is told to people in words", () => {
     expect(inWords({ name: "gavel", parameters: { objective: "max_min", reserve: 0.5 } })).toBe(
-      "gavel, objective max_min, reserve 0.5",
+      "gavel: objective max min; reserve 0.5",
     );
-    expect(inWords({ name: "tiresias", parameters: { thresholds: [10, 20] } })).toBe("tiresias, thresholds 10, 20");
+    expect(inWords({ name: "tiresias", parameters: { thresholds: [10, 20] } })).toBe("tiresias: thresholds 10, 20");
+    expect(inWords({ name: "drf", parameters: {} })).toBe("drf");
+  });
+
+  it("has its times with a unit and its switches in words", () => {
+    const parameters = { half_life_seconds: 86_400, minimum_run_seconds: 0.5, backfill: false };
+    expect(inWords({ name: "fair", parameters })).toBe("fair: half life 24 h; minimum run 0.5 s; without backfill");
+    expect(parameterLabel("half_life_seconds")).toBe("Half life, seconds");
   });
 });
 

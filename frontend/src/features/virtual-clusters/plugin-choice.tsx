@@ -1,7 +1,7 @@
 import { useState } from "react";
 
 import type { ChosenPlugin, PluginParameter, Plugins } from "@/api/schema";
-import { words } from "@/components/format";
+import { duration, words } from "@/components/format";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
@@ -67,7 +67,7 @@ interface ParameterFieldProps {
 }
 
 function ParameterField({ parameter, value, problem, onChange }: ParameterFieldProps) {
-  const label = words(parameter.name);
+  const label = parameterLabel(parameter.name);
   // What stands there: a field that is emptied stays empty, and a comma at the end of a list is no entry yet.
   const [typed, setTyped] = useState(() => inOneLine(value));
   const type = (text: string, meant: unknown) => {
@@ -153,10 +153,28 @@ function inOneLine(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** "gavel, objective max_min". */
+const SECONDS = "_seconds";
+
+/** "gavel: objective max min; interval 6 min". */
 export function inWords({ name, parameters }: ChosenPlugin): string {
-  const given = Object.entries(parameters).map(
-    ([parameter, value]) => `${parameter.replaceAll("_", " ")} ${inOneLine(value)}`,
-  );
-  return [name, ...given].join(", ");
+  const given = Object.entries(parameters).map(([parameter, value]) => parameterInWords(parameter, value));
+  return given.length > 0 ? `${name}: ${given.join("; ")}` : name;
+}
+
+/** Times carry their unit in their name; a switch reads as "with" or "without". */
+function parameterInWords(parameter: string, value: unknown): string {
+  if (parameter.endsWith(SECONDS) && typeof value === "number") {
+    return `${spaced(parameter.slice(0, -SECONDS.length))} ${Number.isInteger(value) ? duration(value) : `${value} s`}`;
+  }
+  if (typeof value === "boolean") return `${value ? "with" : "without"} ${spaced(parameter)}`;
+  return `${spaced(parameter)} ${spaced(inOneLine(value))}`;
+}
+
+/** "Half life, seconds": the label of a parameter's field. */
+export function parameterLabel(parameter: string): string {
+  return words(parameter.endsWith(SECONDS) ? `${parameter.slice(0, -SECONDS.length)}, seconds` : parameter);
+}
+
+function spaced(token: string): string {
+  return token.replaceAll("_", " ");
 }

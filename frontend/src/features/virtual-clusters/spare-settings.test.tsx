@@ -32,24 +32,24 @@ async function asOperator() {
   const { user } = await renderPage(SpareSettings, { as: { isOperator: true } });
   const policy = await screen.findByRole("group", { name: "Policy of opportunistic jobs" });
   const placer = screen.getByRole("group", { name: "Placer of opportunistic jobs" });
-  await within(placer).findByLabelText("Relax after seconds");
+  await within(placer).findByLabelText("Relax after, seconds");
   return { user, policy, placer };
 }
 
 describe("how spare GPUs are handed out", () => {
   it("is told in words to those who do not decide it", async () => {
     await renderPage(SpareSettings);
-    expect(await screen.findByText("tiresias, thresholds 60, 600")).toBeTruthy();
-    expect(screen.getByText("delay, relax after seconds 60")).toBeTruthy();
+    expect(await screen.findByText("tiresias: thresholds 60, 600")).toBeTruthy();
+    expect(screen.getByText("delay: relax after 1 min")).toBeTruthy();
   });
 
   it("is changed by name and parameters, and what was not touched is not sent", async () => {
     server.on("PATCH /cluster/settings", ({ body }) => ({ ...SETTINGS, ...(body as object) }));
     const { user, policy, placer } = await asOperator();
     expect(within(policy).getByLabelText<HTMLInputElement>("Thresholds").value).toBe("60, 600");
-    expect(within(placer).getByLabelText<HTMLInputElement>("Relax after seconds").value).toBe("60");
+    expect(within(placer).getByLabelText<HTMLInputElement>("Relax after, seconds").value).toBe("60");
     await user.selectOptions(within(policy).getByLabelText("Policy of opportunistic jobs"), "las");
-    await user.type(within(policy).getByLabelText("Quantum seconds"), "{Backspace}90");
+    await user.type(within(policy).getByLabelText("Quantum, seconds"), "{Backspace}90");
     await user.click(screen.getByRole("button", { name: "Save" }));
 
     expect(await screen.findByText(/^Saved the settings of spare GPUs/)).toBeTruthy();
@@ -60,7 +60,7 @@ describe("how spare GPUs are handed out", () => {
 
   it("is no change when a parameter is as it was again", async () => {
     const { user, placer } = await asOperator();
-    const relax = within(placer).getByLabelText("Relax after seconds");
+    const relax = within(placer).getByLabelText("Relax after, seconds");
     await user.type(relax, "0");
     const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save" });
     expect(save.disabled).toBe(false);

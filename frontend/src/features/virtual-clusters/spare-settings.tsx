@@ -118,7 +118,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
       <FieldRow>
         <SelectField
           label="CPUs and memory of jobs that do not request them"
-          hint="Each job gets its GPUs' share of the node, more where needed"
+          hint="Each job gets CPUs and memory in proportion to its GPUs, and more if it needs more"
           problem={problem("auxiliary")}
           value={draft.auxiliary}
           options={[

@@ -37,7 +37,7 @@ async function opened() {
   const { user } = await renderPage(() => <VirtualClusterForm cluster={CLUSTER} onClose={() => undefined} />);
   const policy = await screen.findByRole("group", { name: "Policy" });
   const placer = screen.getByRole("group", { name: "Placer" });
-  await within(placer).findByLabelText("Relax after seconds");
+  await within(placer).findByLabelText("Relax after, seconds");
   return { user, policy, placer };
 }
 
@@ -55,7 +55,7 @@ describe("the form of a virtual cluster", () => {
     server.on("PUT /virtual-clusters/research", CLUSTER);
     const { user, policy, placer } = await opened();
     expect(within(policy).getByRole<HTMLInputElement>("checkbox", { name: "Backfill" }).checked).toBe(false);
-    const relax = within(placer).getByLabelText<HTMLInputElement>("Relax after seconds");
+    const relax = within(placer).getByLabelText<HTMLInputElement>("Relax after, seconds");
     expect(relax.value).toBe("600");
     await user.selectOptions(within(policy).getByLabelText("Policy"), "gavel");
     await user.selectOptions(within(policy).getByLabelText("Objective"), "makespan");
@@ -103,7 +103,7 @@ describe("the form of a virtual cluster", () => {
     await user.click(screen.getByRole("button", { name: "Save" }));
     expect(await within(policy).findByText("there is no 'fifo'; expected gavel")).toBeTruthy();
     expect(within(placer).getByText("is too long")).toBeTruthy();
-    expect(within(placer).getByLabelText("Relax after seconds").getAttribute("aria-invalid")).toBe("true");
+    expect(within(placer).getByLabelText("Relax after, seconds").getAttribute("aria-invalid")).toBe("true");
   });
 });
 

@@ -212,7 +212,7 @@ export function VirtualClusterForm({ cluster: shown, onClose }: FormProps) {
           </Field>
           <Field
             label="Longest wait, in seconds"
-            hint="GPUs are then reserved for the job, whatever the policy prefers; 0: never"
+            hint="After this time GPUs are reserved for the job, under every policy; 0: never"
             problem={refusal?.explain("longest_wait_seconds")}
           >
             {(attributes) => (
@@ -228,7 +228,7 @@ export function VirtualClusterForm({ cluster: shown, onClose }: FormProps) {
         <FieldRow>
           <SelectField
             label="Lending of unused CPUs and memory"
-            hint="Whether opportunistic jobs may have what its guaranteed jobs are not expected to use"
+            hint="Whether opportunistic jobs may use CPUs and memory that its guaranteed jobs are not expected to use"
             problem={refusal?.explain("overcommit")}
             value={draft.overcommit}
             options={Object.entries(OVERCOMMIT).map(([value, label]) => ({ value, label }))}

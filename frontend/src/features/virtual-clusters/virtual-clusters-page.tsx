@@ -54,7 +54,7 @@ export function VirtualClustersPage() {
         <SkeletonLines count={6} />
       ) : clusters.length === 0 ? (
         <EmptyState title="No virtual clusters yet">
-          Jobs are submitted to a virtual cluster; an operator creates the first.
+          Each job runs in a virtual cluster. An operator creates the first one.
         </EmptyState>
       ) : (
         <>

@@ -49,7 +49,7 @@ describe("what of a chosen folder travels", () => {
     await expect(names({ ".gitignore": "*\n", "a.py": "" })).rejects.toThrow("There is nothing to upload");
     const large = [aFile("small.bin", ["x"]), aFile("data/large.bin", [], MOST_BYTES)];
     await expect(chosenFiles(large)).rejects.toThrow(
-      /^Its files have 256 MiB, more than 256 MiB\. Name in \.allotignore .* data\/large\.bin \(256 MiB\), small\.bin/,
+      /^The files have 256 MiB, more than 256 MiB\. List in \.allotignore .* data\/large\.bin \(256 MiB\), small\.bin/,
     );
   });
 });

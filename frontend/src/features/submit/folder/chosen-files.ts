@@ -84,11 +84,12 @@ function remembered(decide: (path: string) => boolean): (path: string) => boolea
 }
 
 function requireRightSize(files: readonly ChosenFile[]): void {
-  if (files.length === 0) throw new Error("There is nothing to upload: it is empty, or ignore files leave out all.");
+  if (files.length === 0)
+    throw new Error("There is nothing to upload: the folder is empty, or the ignore files exclude every file.");
   if (files.length > MOST_FILES) {
     throw new Error(
       `${files.length.toLocaleString("en")} files are more than ${MOST_FILES.toLocaleString("en")}.` +
-        " Name in .allotignore what the job does not need.",
+        " List in .allotignore what the job does not need.",
     );
   }
   const total = files.reduce((sum, { file }) => sum + file.size, 0);
@@ -96,7 +97,7 @@ function requireRightSize(files: readonly ChosenFile[]): void {
   const largest = [...files].sort((one, other) => other.file.size - one.file.size).slice(0, LARGEST_SHOWN);
   const named = largest.map(({ name, file }) => `${name} (${bytes(file.size)})`).join(", ");
   throw new Error(
-    `Its files have ${bytes(total)}, more than ${bytes(MOST_BYTES)}. Name in .allotignore what the job does not` +
+    `The files have ${bytes(total)}, more than ${bytes(MOST_BYTES)}. List in .allotignore what the job does not` +
       ` need. The largest are ${named}.`,
   );
 }

@@ -83,7 +83,8 @@ export default function FolderPanel({ tenant, archive, onArchive }: FolderPanelP
 }
 
 function said(archive: string | undefined, stored: Brought | null): string {
-  if (!archive) return "The job starts in a copy of it, without what .gitignore and .allotignore name.";
+  if (!archive)
+    return "The job starts in a copy of the folder, without the files that .gitignore and .allotignore exclude.";
   if (stored?.archive !== archive) return `The job starts in the folder ${archive.slice(0, 19)}.`;
   const files = stored.files === 1 ? "1 file" : `${stored.files.toLocaleString("en")} files`;
   return `The job starts in a copy of ${stored.folder}: ${files}, ${bytes(stored.unpacked_bytes)}.`;
