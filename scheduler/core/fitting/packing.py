@@ -93,7 +93,7 @@ class Layer:
             twin = self.copy()
             for node in members(others):
                 twin.set(node, 0, 0.0, 0.0)
-            twin.changes = []
+            twin.changes, twin.version = [], 0
             return twin
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = [0] * count, [0.0] * count, [0.0] * count
