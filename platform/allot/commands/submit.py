@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -116,7 +117,9 @@ def _tasks_of(client: Client, job: Job | ShortJob) -> list[int]:
 def specifications(files: list[str], flags: Over, partitions: dict[str, str] | None = None) -> list[Source]:
     """What to submit: the files with the flags over them, or one job of flags alone."""
     if files:
-        sources = [source for path in files for source in _read(path, partitions or {})]
+        # Asked of the server once, and only for a batch script.
+        site = cache(lambda: _site(partitions or {}))
+        sources = [source for path in files for source in _read(path, site)]
     elif flags.command:
         sources = [Source("the command line", {"name": name_from(flags.command)})]
     else:
@@ -129,19 +132,23 @@ def specifications(files: list[str], flags: Over, partitions: dict[str, str] | N
     return [Source(source.where, flags.over(source)) for source in sources]
 
 
-def _read(path: str, partitions: dict[str, str]) -> list[Source]:
+def _read(path: str, site: Callable[[], Site]) -> list[Source]:
     """The specifications of a file; for a batch script, print what became of each line."""
     if not path.endswith(BATCH_SCRIPTS):
         return read_sources([path])
     script = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES)
-    with connect() as client:
-        made = translate(script, name_from([path]), site_of(client, partitions))
+    made = translate(script, name_from([path]), site())
     for note in made.notes:
         place = f"line {note.line}" if note.line else "script"
         say(f"{path}, {place}: {note.option}: {note.how}: {note.what}")
     if made.blocked:
         raise WrongUse(f"{path} can not come over as it is; the lines above say why. Nothing was submitted.")
     return [Source(path, made.spec)]
+
+
+def _site(partitions: Mapping[str, str]) -> Site:
+    with connect() as client:
+        return site_of(client, partitions)
 
 
 def site_of(client: Client, partitions: Mapping[str, str]) -> Site:

@@ -64,7 +64,7 @@ class WaitingLine:
         self._all = Row([rank for rank, _ in ranked])
         #: In order.
         self.jobs = list(self._known)
-        #: How often something happened but that a job joined the end.
+        #: How often anything changed, except that a job joined the end.
         self.changes = 0
         #: None: it was not asked for.
         self._by_kind: dict[Hashable, Row] | None = None

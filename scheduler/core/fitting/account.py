@@ -142,7 +142,6 @@ class Account:
 
     def reserve(self, model: str, gpus: int) -> None:
         """Keep GPUs from being handed out, at most those that are left."""
-        room = self.room(model)
-        if self.limits is not None and room is not None:
-            held = self._held.by_model.get(model, 0)
-            self.limits = {**self.limits, model: held + max(0, room - gpus)}
+        if self.limits is not None:
+            least = self._held.by_model.get(model, 0)
+            self.limits = {**self.limits, model: max(self.limits.get(model, 0) - gpus, least)}

@@ -67,10 +67,10 @@ class Capacity(Searching):
         return view
 
     def terms(self) -> object | None:
-        """Return what equals the terms of another round where this one offers and limits the same; None: of
-        some that have to leave, that are pinned, or of cells the view's own it is not known.
+        """Return the terms of a capacity on which nothing is settled yet: where they are equal, rounds offer
+        the same GPUs under the same limits.
 
-        Only of a capacity on which nothing was settled yet.
+        None where they are not known: with victims, with pinned or lapsed holdings, and in cells.
         """
         if self.dropped or self.pinned or self._lapsed or self._private:
             return None

@@ -7,7 +7,7 @@
     own        and those of the view's own jobs that are not settled yet
 
 A gang is looked for in each layer in turn, so no job is disturbed while there is another way. Layers that
-offer the same are one object: where no job is stopping, what is not idle is not looked for again.
+offer the same are one object, which is searched once: where no job is stopping, `releasing` is `idle`.
 """
 
 from __future__ import annotations

@@ -371,8 +371,8 @@ _DECLARED = (
     ),
     _order(
         "behind_longest_wait",
-        "GPUs that it could use are reserved for a job that has waited too long, or this job "
-        "comes before it; `starts_by` is the start of that job",
+        "GPUs that it could use are reserved for a job that has waited too long, or that job "
+        "goes first; `starts_by` is the start of that job",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
     _order(

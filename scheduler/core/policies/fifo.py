@@ -45,7 +45,7 @@ class Fifo:
             return Decision(grants=(), keep_running=True, stands_until=inf)
         if self.backfill:
             return self._backfilled(view)
-        line = _Line(view, view.capacity.fork())
+        line = _Line(view)
         waiting = view.line.jobs[line.start_in_order(view.line.jobs) :]
         reasons = {}
         if waiting:
@@ -57,7 +57,11 @@ class Fifo:
         )
 
     def _backfilled(self, view: View) -> Decision:
-        """Where the last round could start nothing, and only later jobs came since, try these alone."""
+        """Return the decision with backfill.
+
+        If the last round could start nothing, and since then jobs only joined the end of the line, only those
+        are tried: all else would come out as it did (decision 0099).
+        """
         terms = _Terms.of(self, view)
         stalled = view.orders.stalled
         view.orders.stalled = None
@@ -65,7 +69,7 @@ class Fifo:
             line, head, reservation = stalled.line, stalled.head, stalled.reservation
             line.view, waiting = view, view.line.jobs.copy()
         else:
-            line = _Line(view, view.capacity.fork())
+            line = _Line(view, self.backfill_depth)
             queue = view.line.jobs
             waiting = queue[line.start_in_order(queue) :]
             if not waiting:
@@ -76,7 +80,7 @@ class Fifo:
         wake_at = view.ends.next_after(view.now)
         stands_until = _stands_until(view, reservation, wake_at)
         started = len(line.grants)
-        refused = line.backfill(reservation, self.backfill_depth)
+        refused = line.backfill(reservation)
         for grant in line.grants[started:]:
             waiting.remove(grant.jobs[0])
         if terms is not None and not line.grants and line.end is None:
@@ -142,8 +146,10 @@ class _Stalled(NamedTuple):
 class _Line:
     """Grants so far, and the capacity that they and what runs leave."""
 
-    def __init__(self, view: View, capacity: Capacity) -> None:
-        self.view, self.capacity = view, capacity
+    def __init__(self, view: View, depth: int = 0) -> None:
+        self.view, self.capacity = view, view.capacity.fork()
+        #: Kinds of jobs that may still be tried behind the head, also by a round that goes on with this.
+        self._depth = depth
         self.grants: list[Grant] = []
         self._started: list[tuple[float, Holding]] = []
         #: The last job that was considered.
@@ -154,7 +160,7 @@ class _Line:
         #: its rows, and the place of the first.
         self._misfits: dict[object, Rank] = {}
         self._breakers: dict[object, list[tuple[Row, int]]] = {}
-        capacity.keep_all()
+        self.capacity.keep_all()
 
     def start_in_order(self, queue: Sequence[JobId]) -> int:
         """Start jobs until one does not fit; return how many were started."""
@@ -174,7 +180,7 @@ class _Line:
         soonest = self.view.now + self.view.round_seconds
         return BackfillReservation(smallest, self.capacity, ends, soonest=soonest)
 
-    def backfill(self, reservation: BackfillReservation, depth: int) -> Iterable[JobId]:
+    def backfill(self, reservation: BackfillReservation) -> Iterable[JobId]:
         """Start the jobs after the last one seen that fit without delaying the head; yield those that would
         delay it.
 
@@ -205,10 +211,10 @@ class _Line:
                     breakers[shape].append((row, place))
                 heappop(line)
                 continue
-            if depth == 0:
+            if self._depth == 0:
                 self.end = rank
                 break
-            depth -= 1
+            self._depth -= 1
             fit = _find(job, self.capacity)
             if fit is None:
                 misfits[shape] = rank

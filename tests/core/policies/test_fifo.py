@@ -336,6 +336,15 @@ def test_later_jobs_alone_are_tried_where_the_last_round_could_start_none(seed: 
     assert stalled > 0
 
 
+def test_a_round_that_goes_on_tries_no_more_kinds_than_one_that_begins_again() -> None:
+    clusters = [make_virtual_cluster(policy_parameters={"backfill_depth": 1})]
+    facts, kept = queue_of(make_job(2, 8), make_job(3, 3), virtual_clusters=clusters), Rounds(1_000)
+    assert started(kept.decide(facts)) == []
+    short = make_job(4, 1, time_limit_seconds=600.0)
+    facts = replace(facts, jobs=(*facts.jobs, short))
+    assert started(kept.decide(facts)) == started(decide(facts)) == []
+
+
 def easy(gpus: int, running: list[tuple[int, float]], queue: dict[int, tuple[int, float]]) -> list[int]:
     """EASY as it is in Mu'alem and Feitelson, by counts: what starts now, in order of arrival."""
     free = gpus - sum(need for need, _ in running)

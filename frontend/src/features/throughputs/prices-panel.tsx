@@ -4,6 +4,7 @@ import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
 import type { GpuModel } from "@/api/schema";
 import { changeClusterSettings, setPrice } from "@/api/settings-queries";
+import { useCurrency } from "@/components/currency";
 import { count } from "@/components/format";
 import { SaveButtons, unsaved, useKept, withChange } from "@/components/kept-form";
 import { useSession } from "@/components/session";
@@ -19,9 +20,9 @@ type Prices = Record<string, number | undefined>;
 /** What a GPU of each model costs for an hour, and in which currency; operators say so. */
 export function PricesPanel() {
   const me = useSession();
+  const currency = useCurrency();
   const models = useQuery(gpuModelsQuery).data ?? [];
   if (models.length === 0) return null;
-  const currency = models[0]?.currency;
   const unit = currency ?? "cost units";
   return (
     <Panel title={`GPU prices, in ${unit} per GPU-hour`}>
