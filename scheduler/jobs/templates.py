@@ -61,7 +61,7 @@ class JobTemplateRow(serializers.Serializer[JobTemplate]):
 
 
 class JobTemplateOutput(JobTemplateRow):
-    spec = Specification()
+    spec = serializers.DictField(help_text="The specification as it was written, not in normal form.")
 
 
 class JobTemplates(ListAPIView[JobTemplate]):
