@@ -11,7 +11,7 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.jobs import bulk_api, groups_api, leaving_api, searches
+from scheduler.jobs import bulk_api, groups_api, leaving_api, searches, templates
 from scheduler.jobs.archives import api as archive_api
 from scheduler.jobs.artefacts import api as artefact_api
 from scheduler.jobs.attempts import api as attempt_api
@@ -241,6 +241,12 @@ urlpatterns = [
         "tenants/<str:name>/members/<str:username>/budget",
         budget_api.UserBudgetView.as_view(),
         name="user-budget",
+    ),
+    path("tenants/<str:name>/templates", templates.JobTemplates.as_view(), name="job-templates"),
+    path(
+        "tenants/<str:name>/templates/<str:template>",
+        templates.JobTemplateDetail.as_view(),
+        name="job-template",
     ),
     path("tenants/<str:name>/held", budget_api.TenantHeld.as_view(), name="tenant-held"),
     path(

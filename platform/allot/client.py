@@ -21,8 +21,8 @@ from allot.archives import Archives, Artefacts
 from allot.credentials import find_account
 from allot.exports import Exports
 from allot.feed import Events
-from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
-from allot.transport import Transport, page_of, secrets_path, with_tenant
+from allot.resources import Audit, Logs, Market, Notices, Secrets, Serving, Templates, Throughputs, Tokens
+from allot.transport import Transport, page_of, with_tenant
 
 if TYPE_CHECKING:
     from allot import schema
@@ -187,20 +187,6 @@ class Client:
         # Not repeated as a write is: each answer is another ticket.
         answer = self._transport.request("POST", f"/jobs/{job_id}/ports/{quote(port, safe='')}/open")
         return str(answer["url"])
-
-    # Secrets
-
-    def secrets(self, tenant: str | None = None) -> list[schema.Secret]:
-        """A tenant's secrets, or one's own: which there are, not what they are."""
-        return cast("list[schema.Secret]", list(self._pages(secrets_path(tenant), {}, None)))
-
-    def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> schema.Secret:
-        """Keep a secret for jobs: a tenant's, for its admins, or one's own."""
-        path = f"{secrets_path(tenant)}/{quote(name, safe='')}"
-        return cast("schema.Secret", self._transport.request("PUT", path, body={"value": value}))
-
-    def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
-        self._transport.request("DELETE", f"{secrets_path(tenant)}/{quote(name, safe='')}")
 
     # Use
 
@@ -428,6 +414,14 @@ class Client:
     @property
     def logs(self) -> Logs:
         return Logs(read=self._read, save=self._transport.download)
+
+    @property
+    def secrets(self) -> Secrets:
+        return Secrets(pages=self._pages, send=self._transport.request)
+
+    @property
+    def templates(self) -> Templates:
+        return Templates(read=self._read, pages=self._pages, send=self._transport.request)
 
     @property
     def serving(self) -> Serving:

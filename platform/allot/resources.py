@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         ElasticitySavings,
         JobScaling,
         JobSensitivity,
+        JobTemplate,
+        JobTemplateRow,
         JobThroughputs,
         Loan,
         LogPage,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         NodesAskedBack,
         NotificationSettings,
         Offer,
+        Secret,
         ServingPool,
         ThroughputImport,
         ThroughputRow,
@@ -421,3 +424,55 @@ class Audit:
     def after(self, filters: Mapping[str, Any], last: int) -> Iterator[AuditEntry]:
         """The entries behind one, the oldest first."""
         return (cast("AuditEntry", json.loads(line)) for line in self.lines(filters, last))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """Values that jobs are given by name: a tenant's, set by its admins, or one's own."""
+
+    pages: Callable[..., Iterator[dict[str, Any]]]
+    send: Callable[..., Any]
+
+    def list(self, tenant: str | None = None) -> Iterator[Secret]:
+        """Which there are, not what they are."""
+        return cast("Iterator[Secret]", self.pages(_secrets(tenant), {}, None))
+
+    def set(self, name: str, value: str, *, tenant: str | None = None) -> Secret:
+        """Keep a secret, in place of the one of that name."""
+        path = f"{_secrets(tenant)}/{quote(name, safe='')}"
+        return cast("Secret", self.send("PUT", path, body={"value": value}))
+
+    def delete(self, name: str, *, tenant: str | None = None) -> None:
+        self.send("DELETE", f"{_secrets(tenant)}/{quote(name, safe='')}")
+
+
+def _secrets(tenant: str | None) -> str:
+    return f"/tenants/{quote(tenant, safe='')}/secrets" if tenant else "/secrets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Templates:
+    """Specifications of a tenant that its members start from."""
+
+    read: Callable[..., Any]
+    pages: Callable[..., Iterator[dict[str, Any]]]
+    send: Callable[..., Any]
+
+    def list(self, tenant: str) -> Iterator[JobTemplateRow]:
+        """A tenant's templates by name, without their specifications."""
+        return cast("Iterator[JobTemplateRow]", self.pages(_templates(tenant), {}, None))
+
+    def get(self, tenant: str, name: str) -> JobTemplate:
+        return cast("JobTemplate", self.read(f"{_templates(tenant)}/{quote(name, safe='')}"))
+
+    def set(self, tenant: str, name: str, spec: Mapping[str, Any], *, summary: str = "") -> JobTemplate:
+        """Keep a specification as a template, in place of the one of that name."""
+        path, body = f"{_templates(tenant)}/{quote(name, safe='')}", {"spec": dict(spec), "summary": summary}
+        return cast("JobTemplate", self.send("PUT", path, body=body))
+
+    def delete(self, tenant: str, name: str) -> None:
+        self.send("DELETE", f"{_templates(tenant)}/{quote(name, safe='')}")
+
+
+def _templates(tenant: str) -> str:
+    return f"/tenants/{quote(tenant, safe='')}/templates"

@@ -633,6 +633,23 @@ class JobTargets(TypedDict):
     received: dict[str, float]
 
 
+class JobTemplate(TypedDict):
+    name: str
+    summary: str
+    owner: NotRequired[str | None]
+    changed_at: str
+    may_change: bool
+    spec: dict[str, Any]
+
+
+class JobTemplateRow(TypedDict):
+    name: str
+    summary: str
+    owner: NotRequired[str | None]
+    changed_at: str
+    may_change: bool
+
+
 class JobUsage(TypedDict):
     """Sums over the job's GPUs or replicas, as newly read; null: not known."""
 
@@ -973,6 +990,12 @@ class PaginatedJobGroupList(TypedDict):
 
 class PaginatedJobTargetsList(TypedDict):
     results: list[JobTargets]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedJobTemplateRowList(TypedDict):
+    results: list[JobTemplateRow]
     next: str | None
     previous: str | None
 
@@ -3562,6 +3585,13 @@ class JobSubmitRequest(TypedDict):
     replicas: NotRequired[int | None]
     env: NotRequired[dict[str, str | float] | None]
     notebook: NotRequired[bool | None]
+
+
+class JobTemplateInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    summary: NotRequired[str]
+    spec: JobSpecRequest
 
 
 class Me(TypedDict):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 
@@ -316,11 +315,6 @@ def _cause(error: httpx.TransportError) -> str:
 def with_tenant(body: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
     """Return a body for the named tenant, or for the caller's only one."""
     return {**body, "tenant": tenant} if tenant is not None else dict(body)
-
-
-def secrets_path(tenant: str | None) -> str:
-    """Return where the secrets of a tenant are, or one's own."""
-    return "/secrets" if tenant is None else f"/tenants/{quote(tenant, safe='')}/secrets"
 
 
 def page_of(answer: Any) -> tuple[Iterable[dict[str, Any]], str | None]:

@@ -231,3 +231,21 @@ class SavedSearch(models.Model):
                 name="saved_search_of_tenant",
             ),
         ]
+
+
+class JobTemplate(models.Model):
+    """A specification under a name, from which members of a tenant start."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="job_templates", db_index=False)
+    #: None: that user was deleted.
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    name = models.CharField(max_length=63)
+    summary = models.CharField(max_length=200, blank=True)
+    #: As it was written, not in normal form.
+    spec = models.JSONField()
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="job_template_of_tenant")]

@@ -292,6 +292,9 @@ AUDITED: Mapping[str, AuditedTable] = {
         left_out=("reported_until",),
     ),
     "scheduler.SavedSearch": AuditedTable(what="saved search", name="r.name", tenant="r.tenant_id"),
+    "scheduler.JobTemplate": AuditedTable(
+        what="template", name="r.name", tenant="r.tenant_id", left_out=("changed_at",)
+    ),
     "scheduler.Webhook": AuditedTable(
         what="webhook",
         # Many services let anyone post who knows the whole address.

@@ -345,3 +345,18 @@ def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> N
     for answer, kind in answers:
         assert answer
         msgspec.convert(answer, type=kind)
+
+
+def test_a_template_is_kept_listed_submitted_and_deleted(allot: Allot) -> None:
+    spec = '{"name": "resnet", "gpus": 1, "command": "true"}'
+    kept = run("template", "save", "resnet", "-", "--summary", "Start here.", stdin=spec)
+    assert kept.stdout == "template resnet of research is kept\n", kept
+    (row,) = json.loads(allot("template", "list", "-o", "json").stdout)
+    assert (row["name"], row["summary"], row["tenant"]) == ("resnet", "Start here.", "research")
+    assert "Start here." in allot("template", "list").stdout
+    shown = allot("template", "show", "resnet").stdout
+    assert json.loads(run("submit", "-", "-o", "json", stdin=shown).stdout)["name"] == "resnet"
+    wrong = run("template", "save", "resnet", "-", stdin='{"name": "resnet", "gpus": 1}')
+    assert (wrong.exit_code, "spec.command" in wrong.stderr) == (1, True), wrong.stderr
+    assert allot("template", "delete", "resnet").stdout == "template resnet of research is deleted\n"
+    assert run("template", "show", "resnet").exit_code == 3

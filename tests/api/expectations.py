@@ -65,6 +65,13 @@ PUT    /api/v1/tenants/<str:name>/secrets/<str:secret>
                                                   401    404      403    403    200   200      403       403
 DELETE /api/v1/tenants/<str:name>/secrets/<str:secret>
                                                   401    404      403    403    204   204      403       403
+GET    /api/v1/tenants/<str:name>/templates       401    404      200    200    200   200      200       -
+GET    /api/v1/tenants/<str:name>/templates/<str:template>
+                                                  401    404      200    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/templates/<str:template>
+                                                  401    404      403    200    200   200      403       403
+DELETE /api/v1/tenants/<str:name>/templates/<str:template>
+                                                  401    404      403    204    204   204      403       403
 
 GET    /api/v1/jobs                               401    200      200    200    200   200      200       -
 POST   /api/v1/jobs                               401    404      403    201    201   201      403       403
@@ -328,6 +335,9 @@ BODIES = {
     ("POST", "/api/v1/tokens/<str:key>/rotate"): {},
     ("PUT", "/api/v1/secrets/<str:name>"): {"value": "a value"},
     ("PUT", "/api/v1/tenants/<str:name>/secrets/<str:secret>"): {"value": "a value"},
+    ("PUT", "/api/v1/tenants/<str:name>/templates/<str:template>"): {
+        "spec": {name: value for name, value in _SPEC.items() if name != "tenant"}
+    },
     ("POST", "/api/v1/users"): {"username": "zoe"},
     ("PATCH", "/api/v1/users/<str:username>"): {"email": "mia@example.org"},
     ("POST", "/api/v1/users/<str:username>/deactivate"): {},

@@ -34,7 +34,7 @@ from scheduler.models import (
     ServingPool,
     WhatIf,
 )
-from scheduler.models.jobs import SavedSearch
+from scheduler.models.jobs import JobTemplate, SavedSearch
 from scheduler.models.reservations import Reservation
 from scheduler.virtual_clusters.ledger.services import ledger_write
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
@@ -224,6 +224,7 @@ def world(db, settings) -> World:
         expires_at=timezone.now() + timedelta(days=1),
     )
     search = SavedSearch.objects.create(owner=people["member"], tenant=red, name=MARK, search="state=queued")
+    JobTemplate.objects.create(owner=people["member"], tenant=red, name=MARK, spec={})
     webhook = make_webhook(red, title=MARK)
     delivery = make_delivery(webhook, body=MARK)
     window = window_create(
@@ -254,6 +255,7 @@ def world(db, settings) -> World:
         "tenants.name": "red",
         "tenants.username": "member",
         "tenants.secret": MARK,
+        "tenants.template": MARK,
         "secrets.name": "mine",
         "users.username": mia.username,
         "nodes.name": "spare",

@@ -34,7 +34,7 @@ SCHEMA.app = get_wsgi_application()
 
 #: Values for all parameters of paths, of things that are not there.
 ANY = {
-    **dict.fromkeys(("name", "port", "virtual_cluster", "key", "username", "secret"), "none"),
+    **dict.fromkeys(("name", "port", "virtual_cluster", "key", "username", "secret", "template"), "none"),
     **dict.fromkeys(
         (
             "job_id",

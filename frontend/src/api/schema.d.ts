@@ -2674,6 +2674,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The templates of a tenant, by name
+         * @description The templates of a tenant, by name; their specifications are at the address of each.
+         */
+        get: operations["tenants_templates_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/templates/{template}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A template and its specification
+         * @description A template and its specification.
+         */
+        get: operations["tenants_templates_get"];
+        /**
+         * Keep a specification as a template, in place of the one of that name
+         * @description Keep a specification as a template, in place of the one of that name. For members of the tenant;
+         *     another member's template is replaced by admins. The specification is checked as a submission is.
+         */
+        put: operations["tenants_templates_set"];
+        post?: never;
+        /**
+         * Delete a template
+         * @description Delete a template: one that one wrote, or as an admin any of the tenant's.
+         */
+        delete: operations["tenants_templates_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/user-limits": {
         parameters: {
             query?: never;
@@ -6039,6 +6088,37 @@ export interface components {
                 [key: string]: number;
             };
         };
+        JobTemplate: {
+            name: string;
+            summary: string;
+            /** @description Who wrote it first; null: a user who was deleted. */
+            owner?: string | null;
+            /** Format: date-time */
+            changed_at: string;
+            readonly may_change: boolean;
+            /** @description The specification as it was written, not in normal form. */
+            spec: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        JobTemplateInputRequest: {
+            /**
+             * @description What it is for, in one sentence.
+             * @default
+             */
+            summary?: string;
+            spec: components["schemas"]["JobSpecRequest"];
+        };
+        JobTemplateRow: {
+            name: string;
+            summary: string;
+            /** @description Who wrote it first; null: a user who was deleted. */
+            owner?: string | null;
+            /** Format: date-time */
+            changed_at: string;
+            readonly may_change: boolean;
+        };
         JobThroughputs: {
             job: number;
             tenant: string;
@@ -7088,6 +7168,13 @@ export interface components {
         };
         PaginatedJobTargetsList: {
             results: components["schemas"]["JobTargets"][];
+            /** @description Address of that page; null when none. */
+            next: string | null;
+            /** @description Address of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedJobTemplateRowList: {
+            results: components["schemas"]["JobTemplateRow"][];
             /** @description Address of that page; null when none. */
             next: string | null;
             /** @description Address of that page; null when none. */
@@ -9803,6 +9890,9 @@ export type JobSpecRequest = components['schemas']['JobSpecRequest'];
 export type JobState = components['schemas']['JobState'];
 export type JobSubmitRequest = components['schemas']['JobSubmitRequest'];
 export type JobTargets = components['schemas']['JobTargets'];
+export type JobTemplate = components['schemas']['JobTemplate'];
+export type JobTemplateInputRequest = components['schemas']['JobTemplateInputRequest'];
+export type JobTemplateRow = components['schemas']['JobTemplateRow'];
 export type JobThroughputs = components['schemas']['JobThroughputs'];
 export type JobUsage = components['schemas']['JobUsage'];
 export type JobsActionAnswer = components['schemas']['JobsActionAnswer'];
@@ -9891,6 +9981,7 @@ export type PaginatedInvitationList = components['schemas']['PaginatedInvitation
 export type PaginatedJobGroupList = components['schemas']['PaginatedJobGroupList'];
 export type PaginatedJobList = components['schemas']['PaginatedJobList'];
 export type PaginatedJobTargetsList = components['schemas']['PaginatedJobTargetsList'];
+export type PaginatedJobTemplateRowList = components['schemas']['PaginatedJobTemplateRowList'];
 export type PaginatedJobUsageList = components['schemas']['PaginatedJobUsageList'];
 export type PaginatedLimitsOfUserList = components['schemas']['PaginatedLimitsOfUserList'];
 export type PaginatedLineList = components['schemas']['PaginatedLineList'];
@@ -25827,6 +25918,389 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_templates_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedJobTemplateRowList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_templates_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplate"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_templates_set: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
+            path: {
+                name: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobTemplateInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplate"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplate"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_templates_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
+            path: {
+                name: string;
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };

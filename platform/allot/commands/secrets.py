@@ -32,7 +32,7 @@ def set_secret(name: Name, tenant: TenantOption = None) -> None:
     """
     value = _value(name)
     with connect() as client:
-        client.set_secret(name, value, tenant=tenant)
+        client.secrets.set(name, value, tenant=tenant)
     print_line(f"secret {name} is kept{f' for tenant {tenant}' if tenant else ''}")
     if len(value.strip().encode()) < SHORTEST_MASKED:
         say(f"It has fewer than {SHORTEST_MASKED} characters, so it is not masked in what jobs write.")
@@ -65,7 +65,7 @@ def list_secrets(
     """List the names of secrets, who set them, and when they were last used."""
     with connect() as client:
         owners = [tenant] if tenant else [None, *(each["name"] for each in client.me()["tenants"])]
-        found = [(owner, row) for owner in owners for row in client.secrets(owner)]
+        found = [(owner, row) for owner in owners for row in client.secrets.list(owner)]
     if output is not Format.table:
         print_objects([{**row, "tenant": owner} for owner, row in found], output)
         return
@@ -86,7 +86,7 @@ def list_secrets(
 def delete(name: Name, tenant: TenantOption = None) -> None:
     """Delete a secret. Jobs that name it and have not started will fail."""
     with connect() as client:
-        client.delete_secret(name, tenant=tenant)
+        client.secrets.delete(name, tenant=tenant)
     print_line(f"secret {name} is deleted")
 
 

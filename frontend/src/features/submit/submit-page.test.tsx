@@ -37,6 +37,7 @@ beforeEach(() => {
   server.on("GET /nodes", page([]));
   server.on("GET /secrets", page([]));
   server.on("GET /tenants/vision/secrets", page([]));
+  server.on("GET /tenants/vision/templates", page([]));
   server.on("GET /policies", { policies: [], placers: [] });
   server.on("POST /jobs/check", {
     ok: true,
@@ -108,5 +109,32 @@ describe("the submit page", () => {
     await renderPage(SubmitPage, { route: "/submit", as: { roles: { vision: "viewer" } } });
     expect(await screen.findByText("You cannot submit jobs")).toBeTruthy();
     expect(screen.queryByRole("button", { name: "Submit" })).toBeNull();
+  });
+
+  it("starts from a template of the tenant, and keeps what is written as another one", async () => {
+    const row = { name: "resnet", summary: "Start here.", owner: "mia", changed_at: "2026-11-27T10:00:00Z" };
+    server.on("GET /tenants/vision/templates", page([{ ...row, may_change: true }]));
+    const spec = { name: "resnet", gpus: 2, command: "train" };
+    server.on("GET /tenants/vision/templates/resnet", { ...row, may_change: true, spec });
+    const { user } = await renderPage(SubmitPage, member);
+    await user.click(await screen.findByRole("button", { name: "resnet" }));
+    const yaml = await screen.findByRole<HTMLTextAreaElement>("textbox", { name: "Specification as YAML" });
+    await waitFor(() => expect(yaml.value).toContain("name: resnet"));
+
+    server.on("PUT /tenants/vision/templates/vgg", { ...row, name: "vgg", may_change: true, spec });
+    await user.click(screen.getByRole("button", { name: "Save as a template" }));
+    const name = await screen.findByRole("textbox", { name: "Name of the template" });
+    await user.tripleClick(name);
+    await user.keyboard("vgg");
+    await user.type(screen.getByRole("textbox", { name: "What it is for" }), "Larger.");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    expect(await screen.findByText("Saved the template vgg.")).toBeTruthy();
+    const sent = server.sent("PUT /tenants/vision/templates/vgg").map(({ body }) => body);
+    expect(sent).toMatchObject([{ summary: "Larger.", spec: { name: "resnet", gpus: 2 } }]);
+
+    server.on("DELETE /tenants/vision/templates/resnet", () => undefined);
+    await user.click(screen.getByRole("button", { name: "Delete resnet" }));
+    await user.click(await screen.findByRole("button", { name: "Delete" }));
+    await waitFor(() => expect(server.sent("DELETE /tenants/vision/templates/resnet")).toHaveLength(1));
   });
 });

@@ -17,6 +17,7 @@ import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
 
 const FolderPanel = lazy(() => import("@/features/submit/folder/folder-panel"));
+const TenantTemplates = lazy(() => import("@/features/submit/tenant-templates"));
 const YamlEditor = lazy(() => import("@/components/yaml/editor"));
 
 const route = getRouteApi("/submit");
@@ -67,6 +68,7 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
   const setText = (next: string) => edit(() => next);
   const [template, setTemplate] = useState<string | null>(null);
   const isOwn = text !== initial && TEMPLATES.every((each) => each.text !== text);
+  const take = (next: string) => (isOwn ? setTemplate(next) : setText(next));
   const [chosenTenant, setTenant] = useState(givenTenant ?? "");
   const tenant = tenants.includes(chosenTenant) ? chosenTenant : (tenants[0] ?? "");
   const { data: spec, problem } = useMemo(() => parseYaml(text, "A job"), [text]);
@@ -101,17 +103,16 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
       <ul className={styles.templates} aria-label="Templates">
         {TEMPLATES.map((template) => (
           <li key={template.id}>
-            <button
-              type="button"
-              aria-pressed={text === template.text}
-              onClick={() => (isOwn ? setTemplate(template.text) : setText(template.text))}
-            >
+            <button type="button" aria-pressed={text === template.text} onClick={() => take(template.text)}>
               <strong>{template.title}</strong>
               <span>{template.summary}</span>
             </button>
           </li>
         ))}
       </ul>
+      <Suspense fallback={null}>
+        <TenantTemplates key={tenant} tenant={tenant} spec={spec} onTake={take} />
+      </Suspense>
       <div className={styles.columns}>
         <Panel title="Form">
           {spec ? (

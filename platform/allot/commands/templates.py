@@ -1,0 +1,94 @@
+"""template: specifications of a tenant that its members start from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from allot.commands.options import OutputOption, connect
+from allot.commands.submit import specifications
+from allot.errors import WrongUse
+from allot.output import Format, print_line, print_objects, print_table, since
+from allot.specfiles import Over
+
+if TYPE_CHECKING:
+    from allot.client import Client
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as resnet.")]
+TenantOption = Annotated[
+    str | None, typer.Option(help="Whose; left out: your only tenant's.", show_default=False)
+]
+
+
+@group.command(name="list")
+def list_templates(
+    tenant: Annotated[
+        str | None, typer.Option(help="Only this tenant's; left out: all of yours.", show_default=False)
+    ] = None,
+    output: OutputOption = Format.table,
+) -> None:
+    """List templates: what each is for, whose it is, and when it was changed."""
+    with connect() as client:
+        tenants = [tenant] if tenant else [each["name"] for each in client.me()["tenants"]]
+        found = [(name, row) for name in tenants for row in client.templates.list(name)]
+    if output is not Format.table:
+        print_objects([{**row, "tenant": name} for name, row in found], output)
+        return
+    rows = [
+        [row["name"], name, row["owner"] or "-", since(row["changed_at"]), row["summary"]]
+        for name, row in found
+    ]
+    print_table(["NAME", "TENANT", "BY", "CHANGED", "SUMMARY"], rows)
+
+
+@group.command()
+def show(name: Name, tenant: TenantOption = None, output: OutputOption = Format.yaml) -> None:
+    """Print the specification: `allot template show resnet | allot submit - --gpus 4`."""
+    with connect() as client:
+        template = client.templates.get(_tenant(client, tenant), name)
+    print_objects(template["spec"], Format.yaml if output is Format.table else output)
+
+
+@group.command()
+def save(
+    name: Name,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A specification in YAML or JSON, or an sbatch script; -.")
+    ],
+    summary: Annotated[str, typer.Option(help="What it is for, in one sentence.")] = "",
+    tenant: TenantOption = None,
+) -> None:
+    """Keep a specification as a template, in place of the one of that name. It is checked as in `submit`."""
+    sources = specifications([file], Over({}))
+    if len(sources) != 1:
+        raise WrongUse(f"{file} has {len(sources)} specifications; a template is one.")
+    spec = dict(sources[0].spec)
+    stated = spec.pop("tenant", None)
+    with connect() as client:
+        whose = _tenant(client, tenant or stated)
+        client.templates.set(whose, name, spec, summary=summary)
+    print_line(f"template {name} of {whose} is kept")
+
+
+@group.command()
+def delete(name: Name, tenant: TenantOption = None) -> None:
+    """Delete a template: one that you wrote, or as an admin any of the tenant's."""
+    with connect() as client:
+        whose = _tenant(client, tenant)
+        client.templates.delete(whose, name)
+    print_line(f"template {name} of {whose} is deleted")
+
+
+def _tenant(client: Client, given: str | None) -> str:
+    names = [given] if given else [each["name"] for each in client.me()["tenants"]]
+    if len(names) != 1:
+        which = f"one of: {', '.join(sorted(names))}" if names else "one of which you are a member"
+        raise WrongUse(f"A template is one tenant's. State which by --tenant: {which}.")
+    return names[0]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="template", help="Specifications that members of a tenant start from.")
