@@ -2772,7 +2772,9 @@ class NodeWithToken(TypedDict):
     isolation_level: IsolationLevelEnum
     enforcement: EnforcementEnum | BlankEnum
     cpus: float
+    cpus_held: float
     memory_bytes: int
+    memory_bytes_held: int
     storage_bandwidth: float
     cache_bytes: int
     agent_version: str
@@ -3621,7 +3623,9 @@ class Node(TypedDict):
     isolation_level: IsolationLevelEnum
     enforcement: EnforcementEnum | BlankEnum
     cpus: float
+    cpus_held: float
     memory_bytes: int
+    memory_bytes_held: int
     storage_bandwidth: float
     cache_bytes: int
     agent_version: str

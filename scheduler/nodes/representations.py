@@ -2,6 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from django.db.models import Count, Q, Sum
 
 from nodeagent.isolation_levels import isolation_level
 from nodeagent.messages import node_enforcement
@@ -20,7 +23,7 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
     ids = list(ids)
     by_id = Node.objects.select_related("gpu_model", "serving_pool").in_bulk(ids)
     gpus, checks = _gpus_of(by_id), _checks_of(by_id)
-    busy = _without_gpus_on(by_id)
+    held = _held_on(by_id)
     windows = windows_of([node.name for node in by_id.values()])
     return [
         _node(
@@ -28,18 +31,38 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
             gpus[node_id],
             checks[node_id],
             windows.get(by_id[node_id].name),
-            has_others=node_id in busy,
+            held.get(node_id, _NOTHING),
         )
         for node_id in ids
         if node_id in by_id
     ]
 
 
-def _without_gpus_on(node_ids: Collection[int]) -> set[int]:
-    """Return the nodes that may have a replica without a GPU there."""
-    parts = AttemptPart.objects.filter(node_id__in=node_ids, attempt__allocation__nodes__isnull=False)
-    unended = parts.exclude(state=PartState.EXITED).exclude(attempt__state=AttemptState.ENDED)
-    return set(unended.values_list("node_id", flat=True))
+class _Held(NamedTuple):
+    """What the attempts on a node hold of it besides GPUs, as rounds count it."""
+
+    cpus: float
+    memory_bytes: int
+    #: How many may have a replica without a GPU there.
+    without_gpus: int
+
+
+_NOTHING = _Held(0.0, 0, 0)
+
+
+def _held_on(node_ids: Collection[int]) -> dict[int, _Held]:
+    """Return what is held by node; those of which nothing is are left out."""
+    parts = AttemptPart.objects.filter(node_id__in=node_ids).exclude(state=PartState.EXITED)
+    unended = parts.exclude(attempt__state=AttemptState.ENDED)
+    # What is only planned waits until others leave.
+    begun = ~Q(attempt__state=AttemptState.PLANNED)
+    rows = unended.values("node_id").annotate(
+        held_cpus=Sum("cpus", filter=begun, default=0.0),
+        held_memory=Sum("memory_bytes", filter=begun, default=0),
+        without_gpus=Count("id", filter=Q(attempt__allocation__nodes__isnull=False)),
+    )
+    found = rows.values_list("node_id", "held_cpus", "held_memory", "without_gpus")
+    return {node: _Held(cpus, int(memory), others) for node, cpus, memory, others in found}
 
 
 def _gpus_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
@@ -68,10 +91,9 @@ def _node(
     gpus: list[Representation],
     checks: list[Representation],
     window: MaintenanceWindow | None,
-    *,
-    has_others: bool,
+    held: _Held,
 ) -> Representation:
-    is_free = not has_others and all(gpu["state"] == "free" for gpu in gpus)
+    is_free = not held.without_gpus and all(gpu["state"] == "free" for gpu in gpus)
     return {
         "id": node.id,
         "name": node.name,
@@ -91,7 +113,9 @@ def _node(
         "isolation_level": isolation_level(node.isolation),
         "enforcement": node_enforcement(node.isolation),
         "cpus": node.cpus,
+        "cpus_held": held.cpus,
         "memory_bytes": node.memory_bytes,
+        "memory_bytes_held": held.memory_bytes,
         "storage_bandwidth": node.storage_bandwidth,
         "cache_bytes": node.cache_bytes,
         "agent_version": node.agent_version,

@@ -107,7 +107,9 @@ class Node(serializers.Serializer[Mapping[str, object]]):
         help_text="How jobs are held to their parts of its GPUs; empty: the node has not said.",
     )
     cpus = serializers.FloatField()
+    cpus_held = serializers.FloatField(help_text="By the jobs there, as rounds count them.")
     memory_bytes = serializers.IntegerField()
+    memory_bytes_held = serializers.IntegerField(help_text="By the jobs there, as rounds count it.")
     storage_bandwidth = serializers.FloatField(
         help_text="Bytes a second of the storage that its jobs read from; 0: it does not say."
     )

@@ -111,7 +111,7 @@ def test_nobody_waited_longer_here_than_alone(garden, divide, open_page):
     card = page.locator("section").filter(has_text="vision-vc")
     card.get_by_text("Cells: 1 V100-NODE").click()
     expect(card.get_by_role("list", name="Cells of vision-vc")).to_contain_text("0 in use, 1 free")
-    card.get_by_role("link", name="compared with a private cluster").click()
+    card.get_by_role("link", name="against a private cluster").click()
     page.get_by_role("button", name="Measure now").click()
     expect(page.get_by_text("No job waited longer here than in a private cluster")).to_be_visible()
     expect(page.get_by_text(re.compile("guaranteed jobs? started within"))).to_be_visible()

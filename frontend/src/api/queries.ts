@@ -266,11 +266,12 @@ export const roundQuery = (number: number) =>
     queryFn: ({ signal }) => answerOf(api.GET("/rounds/{number}", { params: { path: { number } }, signal })),
   });
 
-interface EventFilters {
+export interface EventFilters {
   kind?: string | undefined;
   tenant?: string | undefined;
   node?: string | undefined;
   job?: number | undefined;
+  job_name?: string | undefined;
 }
 
 export const eventsQuery = (filters: EventFilters) =>

@@ -6689,7 +6689,14 @@ export interface components {
             enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /** Format: double */
             cpus: number;
+            /**
+             * Format: double
+             * @description By the jobs there, as rounds count them.
+             */
+            cpus_held: number;
             memory_bytes: number;
+            /** @description By the jobs there, as rounds count it. */
+            memory_bytes_held: number;
             /**
              * Format: double
              * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
@@ -6847,7 +6854,14 @@ export interface components {
             enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /** Format: double */
             cpus: number;
+            /**
+             * Format: double
+             * @description By the jobs there, as rounds count them.
+             */
+            cpus_held: number;
             memory_bytes: number;
+            /** @description By the jobs there, as rounds count it. */
+            memory_bytes_held: number;
             /**
              * Format: double
              * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
@@ -12033,6 +12047,8 @@ export interface operations {
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
                 job?: number;
+                /** @description The whole name of jobs, of which the newest 1,000 count. */
+                job_name?: string;
                 /** @description Such as "job." or "node.lost". */
                 kind?: string;
                 /** @description A node's name. */
@@ -12116,6 +12132,8 @@ export interface operations {
             query?: {
                 format?: "json" | "stream";
                 job?: number;
+                /** @description The whole name of jobs, of which the newest 1,000 count. */
+                job_name?: string;
                 /** @description Such as "job." or "node.lost". */
                 kind?: string;
                 /** @description A node's name. */

@@ -4,6 +4,7 @@ import type { UserFilters } from "@/api/access-queries";
 import type { AuditFilters } from "@/api/audit-queries";
 import type { FailureFilters } from "@/api/failure-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
+import type { EventFilters } from "@/api/queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
 import { Shell } from "@/app/shell";
 import { type JobSearch, readJobSearch } from "@/components/job-search";
@@ -215,7 +216,9 @@ const throughputs = createRoute({
 const events = createRoute({
   getParentRoute: () => root,
   path: "/events",
-  validateSearch: (search: Record<string, unknown>): { kind?: string; tenant?: string; node?: string } => ({
+  validateSearch: (search: Record<string, unknown>): EventFilters => ({
+    job: whole(search.job ?? ""),
+    job_name: text(search.job_name),
     kind: text(search.kind),
     tenant: text(search.tenant),
     node: text(search.node),

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from scheduler.models.events import Event
+from scheduler.models.jobs import Job
 from scheduler.models.nodes import Node
 from scheduler.models.selectors import events as selectors
 from scheduler.models.selectors.events import events_visible
@@ -24,10 +25,15 @@ from tenants.selectors import Viewer, viewer
 
 STREAM_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
+#: Jobs of one name whose events are looked for: a name that a nightly script gives has thousands.
+MOST_JOBS = 1000
 
 
 class EventFilter(filters.FilterSet):
     job = filters.NumberFilter(field_name="job_id", min_value=0, max_value=2**63 - 1, decimal_places=0)
+    job_name = filters.CharFilter(
+        method="by_job_name", help_text=f"The whole name of jobs, of which the newest {MOST_JOBS:,} count."
+    )
     node = filters.CharFilter(method="by_node", help_text="A node's name.")
     tenant = filters.CharFilter(field_name="tenant__name")
     kind = filters.CharFilter(
@@ -37,6 +43,10 @@ class EventFilter(filters.FilterSet):
     class Meta:
         model = Event
         fields: list[str] = []
+
+    def by_job_name(self, queryset: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        newest = Job.objects.filter(name=value).order_by("-id")
+        return queryset.filter(job_id__in=newest.values("id")[:MOST_JOBS])
 
     def by_node(self, queryset: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
         return queryset.filter(node_id__in=Node.objects.filter(name=value).values("id"))

@@ -360,6 +360,10 @@ def test_events_are_seen_by_whom_they_concern(world: World) -> None:
     assert [event["job"] for event in world.member.get(f"/events?job={job.id}").json()["results"]] == [job.id]
     assert len(world.operator.get("/events?kind=job.&tenant=vision").json()["results"]) == 1
     is_error(world.member.get("/events?job=x"), 400, "invalid")
+    for caller, seen in ((world.member, [job.id]), (world.stranger, [])):
+        named = caller.get(f"/events?job_name={job.name}").json()["results"]
+        assert [event["job"] for event in named] == seen, "the whole name of a job of one's own tenants"
+    assert world.member.get(f"/events?job_name={job.name[:-1]}").json()["results"] == []
 
 
 def test_events_are_in_the_order_of_their_times_and_name_their_jobs(world: World) -> None:

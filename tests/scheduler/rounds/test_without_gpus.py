@@ -236,3 +236,21 @@ def test_a_node_is_drained_when_they_have_left_it_too(owner):
     assert [shown["drained"] for shown in representations.nodes([node.id])] == [False]
     let_exit(job)
     assert [shown["drained"] for shown in representations.nodes([node.id])] == [True]
+
+
+def test_a_node_shows_what_is_held_of_its_cpus_and_memory_until_the_jobs_end(owner):
+    node, other = cpu_node(), cpu_node()
+    first, second = (make_job(gpus=0, cpus=12, memory_bytes=8 * GIB, **owner) for _ in range(2))
+    gpu_node = make_node(gpus=1, cpus=32)
+    apply_plan(read_snapshot(9), Plan(round_number=9, actions=(start(first, node), start(second, node))))
+
+    def held() -> dict[str, tuple[float, int]]:
+        shown = representations.nodes([node.id, other.id, gpu_node.id])
+        return {each["name"]: (each["cpus_held"], each["memory_bytes_held"]) for each in shown}
+
+    assert held() == {node.name: (24.0, 16 * GIB), other.name: (0.0, 0), gpu_node.name: (0.0, 0)}
+    let_run(first)
+    let_exit(first)
+    assert held()[node.name] == (12.0, 8 * GIB)
+    Attempt.objects.filter(job=second).update(state="planned")
+    assert held()[node.name] == (0.0, 0), "what is planned holds nothing yet"

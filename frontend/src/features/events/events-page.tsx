@@ -1,9 +1,9 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 
-import { eventsQuery, nodesQuery, tenantsQuery } from "@/api/queries";
+import { type EventFilters, eventsQuery, nodesQuery, tenantsQuery } from "@/api/queries";
 import { EventTable } from "@/components/event-table";
-import { Filter } from "@/components/filter";
+import { Filter, TypedSearch } from "@/components/filter";
 import { EmptyState } from "@/ui/feedback";
 import { PageLayout, Panel, Row } from "@/ui/layout";
 
@@ -11,9 +11,14 @@ const route = getRouteApi("/events");
 
 const KINDS = [
   { value: "job", label: "Jobs" },
+  { value: "job.failed", label: "Jobs that failed" },
+  { value: "job.requeued", label: "Jobs that were queued again" },
   { value: "attempt", label: "Attempts" },
   { value: "node", label: "Nodes" },
+  { value: "node.lost", label: "Nodes that were lost" },
   { value: "virtual_cluster", label: "Virtual clusters" },
+  { value: "budget", label: "Budgets" },
+  { value: "reservation", label: "Reservations" },
 ];
 
 export function EventsPage() {
@@ -28,6 +33,11 @@ export function EventsPage() {
   return (
     <PageLayout title="Events" lead="Changes of jobs, nodes and virtual clusters, with their causes.">
       <Row>
+        <TypedSearch
+          label="Job: number or whole name"
+          value={search.job_name ?? search.job?.toString() ?? ""}
+          onChange={(typed) => choose(jobWanted(typed.trim()))}
+        />
         <Filter label="Kind" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />
         <Filter
           label="Tenant"
@@ -47,10 +57,20 @@ export function EventsPage() {
           events={events}
           query={query}
           skeletonLines={10}
-          empty={<EmptyState title="Nothing happened here yet" />}
+          empty={
+            <EmptyState
+              title={Object.values(search).some(Boolean) ? "No event matches" : "Nothing happened here yet"}
+            />
+          }
           more="Show older events"
         />
       </Panel>
     </PageLayout>
   );
+}
+
+/** "#17" and "17" are the job of that number; everything else is a name. */
+function jobWanted(typed: string): Pick<EventFilters, "job" | "job_name"> {
+  const number = /^#?(\d{1,15})$/.exec(typed)?.[1];
+  return number ? { job: Number(number), job_name: undefined } : { job: undefined, job_name: typed || undefined };
 }

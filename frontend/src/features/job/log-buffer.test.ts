@@ -113,3 +113,47 @@ describe("output of several ranks", () => {
     expect(addMerged(emptyMerged, mergedPage([[1, "alone\n"]], { ranks: [1] })).log.lines).toEqual(["alone"]);
   });
 });
+
+describe("the times of lines", () => {
+  const written = (sequence: number, second: number, text: string): LogChunk => ({
+    sequence,
+    at: `2026-01-01T00:00:0${second}Z`,
+    text,
+  });
+  const seconds = (times: readonly string[]) => times.map((at) => Number(at.slice(17, 19)));
+
+  it("are of the chunk in which each began", () => {
+    let log = addPage(emptyLog, page([written(0, 1, "a\nb"), written(1, 2, "b\nc\n")]));
+    log = addStreamed(log, [written(2, 3, "d\n")]);
+    expect(log.lines).toEqual(["a", "bb", "c", "d"]);
+    expect(seconds(log.times)).toEqual([1, 1, 2, 3]);
+  });
+
+  it("stay with a line that is drawn again, and go with one that is dropped", () => {
+    let log = addStreamed(emptyLog, [
+      written(0, 1, "outer 0%\ninner 0%"),
+      written(1, 2, "\u001b[A\router 1%\n\rinner 9%\n"),
+    ]);
+    log = addStreamed(log, [written(2, 3, "done\n")]);
+    expect(log.lines).toEqual(["outer 1%", "inner 9%", "done"]);
+    expect(seconds(log.times)).toEqual([1, 1, 3]);
+    log = addStreamed(log, [written(3, 4, "x\n".repeat(KEPT_LINES - 1))]);
+    expect(seconds(log.times.slice(0, 2))).toEqual([3, 4]);
+    expect(log.times).toHaveLength(log.lines.length);
+  });
+
+  it("are each rank's own in the output of several", () => {
+    const ranked = (rank: number, second: number, text: string) => ({
+      ...written(0, second, text),
+      rank,
+      task: "main",
+    });
+    const merged = addMerged(emptyMerged, {
+      ...mergedPage([]),
+      ranks: [0, 1],
+      chunks: [ranked(0, 1, "begun "), ranked(1, 2, "other\n"), ranked(0, 3, "ended\n")],
+    });
+    expect(merged.log.lines).toEqual(["[main 1] other", "[main 0] begun ended"]);
+    expect(seconds(merged.log.times)).toEqual([2, 1]);
+  });
+});

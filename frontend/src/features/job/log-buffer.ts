@@ -15,10 +15,14 @@ export interface LogBuffer {
   /** Number of the last chunk in `lines`; -1 when there is none. */
   through: number;
   lines: readonly string[];
+  /** When the node sent the beginning of each line. */
+  times: readonly string[];
   /** Whether the last line has not ended. */
   isOpen: boolean;
   /** So many lines above it the next text goes: the output moved the cursor up. */
   up: number;
+  /** The line at which it goes on was drawn before: what comes takes its place. */
+  isAgain: boolean;
   /** The end of what came, which means something only with what follows: a carriage return, half an escape. */
   held: string;
   /** Lines that fell out at the front. */
@@ -36,8 +40,10 @@ export interface LogBuffer {
 export const emptyLog: LogBuffer = {
   through: -1,
   lines: [],
+  times: [],
   isOpen: false,
   up: 0,
+  isAgain: false,
   held: "",
   dropped: 0,
   ahead: new Map(),
@@ -59,7 +65,7 @@ export function hasGap(log: LogBuffer): boolean {
 export function addPage(log: LogBuffer, page: LogPage): LogBuffer {
   const fresh = page.chunks.filter((chunk) => chunk.sequence > log.through);
   const through = Math.max(log.through, page.next_after, fresh.at(-1)?.sequence ?? -1);
-  const fetched = appendText(log, fresh.map((chunk) => chunk.text).join(""));
+  const fetched = append(log, fresh);
   const { complete, truncated } = page;
   return takeFromAhead({ ...fetched, through, complete, truncated, removed: page.removed?.message ?? "" });
 }
@@ -73,32 +79,52 @@ export function addStreamed(log: LogBuffer, chunks: readonly LogChunk[]): LogBuf
 function takeFromAhead(log: LogBuffer): LogBuffer {
   const ahead = new Map(log.ahead);
   let { through } = log;
-  let text = "";
+  const next: LogChunk[] = [];
   for (const sequence of ahead.keys()) if (sequence <= through) ahead.delete(sequence);
   for (let chunk = ahead.get(through + 1); chunk; chunk = ahead.get(through + 1)) {
-    text += chunk.text;
+    next.push(chunk);
     through = chunk.sequence;
     ahead.delete(through);
   }
-  return { ...appendText(log, text), through, ahead };
+  return { ...append(log, next), through, ahead };
 }
 
-export function appendText(before: LogBuffer, added: string): LogBuffer {
-  if (!added) return before;
-  const whole = before.held + added;
-  const held = HELD.exec(whole)?.[0] ?? "";
-  const log = { ...before, held };
-  const text = whole.slice(0, whole.length - held.length);
-  if (!text) return log;
-  if (log.up > 0 || UP.test(text)) return redraw(log, text);
+type Written = Pick<LogChunk, "at" | "text">;
+
+/** What is appended to: its lines and their times are its own, and grow in place. */
+type Draft = Pick<LogBuffer, "isOpen" | "up" | "isAgain" | "held"> & { lines: string[]; times: string[] };
+
+/** Append what was written, in its order. */
+export function append(before: LogBuffer, written: readonly Written[]): LogBuffer {
+  if (written.every(({ text }) => !text)) return before;
+  const draft: Draft = { ...before, lines: [...before.lines], times: [...before.times] };
+  for (const { text, at } of written) write(draft, text, at);
+  const { lines, times, isOpen, up, isAgain, held } = draft;
+  const excess = Math.max(0, lines.length - KEPT_LINES);
+  const kept = { lines: lines.slice(excess), times: times.slice(excess), dropped: before.dropped + excess };
+  return { ...before, ...kept, isOpen, up, isAgain, held };
+}
+
+function write(draft: Draft, added: string, at: string): void {
+  const whole = draft.held + added;
+  draft.held = HELD.exec(whole)?.[0] ?? "";
+  const text = whole.slice(0, whole.length - draft.held.length);
+  if (!text) return;
+  if (draft.up > 0 || (draft.isOpen && draft.isAgain) || UP.test(text)) {
+    redraw(draft, text, at);
+    return;
+  }
+  draft.isAgain = false;
   const [first = "", ...rest] = text.split("\n");
   const isOpen = rest.length === 0 || rest.at(-1) !== "";
   if (rest.at(-1) === "") rest.pop();
-  const known = log.isOpen ? log.lines.slice(0, -1) : log.lines;
-  const start = log.isOpen ? `${log.lines.at(-1) ?? ""}${first}` : first;
-  const lines = [...known, ...[start, ...rest].map(visible)];
-  const excess = Math.max(0, lines.length - KEPT_LINES);
-  return { ...log, lines: excess > 0 ? lines.slice(excess) : lines, dropped: log.dropped + excess, isOpen };
+  const last = draft.lines.length - 1;
+  if (draft.isOpen) draft.lines[last] = visible(`${draft.lines[last] ?? ""}${first}`);
+  for (const line of draft.isOpen ? rest : [first, ...rest]) {
+    draft.lines.push(visible(line));
+    draft.times.push(at);
+  }
+  draft.isOpen = isOpen;
 }
 
 const HELD = /(\r+|\u001b(\[[0-9;?]{0,16})?)$/;
@@ -106,26 +132,28 @@ const UP = /\u001b\[\d{0,4}A/;
 const MOVES = /(\n|\u001b\[\d{0,4}A)/;
 
 /** Of progress bars below each other, which move the cursor up, each stays one line. */
-function redraw(log: LogBuffer, text: string): LogBuffer {
-  const rows = [...log.lines];
-  let row = rows.length - (log.isOpen ? 1 : 0) - log.up;
-  let isAgain = false;
+function redraw(draft: Draft, text: string, at: string): void {
+  const { lines, times } = draft;
+  let row = lines.length - (draft.isOpen ? 1 : 0) - draft.up;
   for (const part of text.split(MOVES)) {
     const isUp = UP.test(part);
     if (part === "\n" || isUp) {
-      if (row === rows.length) rows.push("");
+      if (row === lines.length) draw("");
       row = isUp ? Math.max(0, row - Number(part.slice(2, -1) || 1)) : row + 1;
-      isAgain = true;
+      draft.isAgain = true;
     } else if (part) {
-      const written = visible(isAgain ? part : (rows[row] ?? "") + part);
-      rows[row] = written || (rows[row] ?? "");
-      isAgain = false;
+      const written = visible(draft.isAgain ? part : (lines[row] ?? "") + part);
+      draw(written || (lines[row] ?? ""));
+      draft.isAgain = false;
     }
   }
-  const isOpen = row < rows.length;
-  const excess = Math.max(0, rows.length - KEPT_LINES);
-  const up = isOpen ? rows.length - 1 - row : 0;
-  return { ...log, lines: rows.slice(excess), dropped: log.dropped + excess, isOpen, up };
+  draft.isOpen = row < lines.length;
+  draft.up = draft.isOpen ? lines.length - 1 - row : 0;
+
+  function draw(line: string): void {
+    lines[row] = line;
+    times[row] ??= at;
+  }
 }
 
 const ESCAPES = /\u001b\[[0-9;?]*[A-Za-z]/g;
@@ -148,24 +176,29 @@ interface MergedLog {
   /** Where to go on; only the server understands it. */
   after: string;
   /** Of each rank the line that has not ended: others' lines may come before its rest. */
-  unended: ReadonlyMap<string, string>;
+  unended: ReadonlyMap<string, Written>;
 }
 
 export const emptyMerged: MergedLog = { log: emptyLog, after: "", unended: new Map() };
 
 export function addMerged(merged: MergedLog, page: MergedLogPage): MergedLog {
   const unended = new Map(merged.unended);
-  let text = "";
-  for (const chunk of page.chunks) {
-    const name = page.ranks.length > 1 ? `[${chunk.task} ${chunk.rank}] ` : "";
-    const lines = `${unended.get(name) ?? ""}${chunk.text}`.split("\n");
-    unended.set(name, lines.pop() ?? "");
-    text += lines.map((line) => `${name}${line}\n`).join("");
+  const written: Written[] = [];
+  for (const { task, rank, at, text } of page.chunks) {
+    const name = page.ranks.length > 1 ? `[${task} ${rank}] ` : "";
+    const begun = unended.get(name);
+    const [first = "", ...rest] = text.split("\n");
+    let last: Written = begun?.text ? { at: begun.at, text: begun.text + first } : { at, text: first };
+    for (const line of rest) {
+      written.push({ at: last.at, text: `${name}${last.text}\n` });
+      last = { at, text: line };
+    }
+    unended.set(name, last);
   }
   if (page.complete) {
-    for (const [name, line] of unended) if (line) text += `${name}${line}\n`;
+    for (const [name, { at, text }] of unended) if (text) written.push({ at, text: `${name}${text}\n` });
     unended.clear();
   }
-  const log = { ...appendText(merged.log, text), complete: page.complete, removed: page.removed?.message ?? "" };
+  const log = { ...append(merged.log, written), complete: page.complete, removed: page.removed?.message ?? "" };
   return { log, after: page.next_after, unended };
 }

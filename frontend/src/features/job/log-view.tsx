@@ -1,8 +1,8 @@
-import { ArrowDown, ChevronDown, ChevronUp, Download, Search } from "lucide-react";
+import { ArrowDown, ChevronDown, ChevronUp, Clock, Download, Search } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 
 import type { Attempt, Job, LogHit } from "@/api/schema";
-import { count, visible } from "@/components/format";
+import { clockTime, count, dayOf, moment, visible } from "@/components/format";
 import { findLines } from "@/features/job/log-buffer";
 import { LogSearchResults } from "@/features/job/log-search";
 import styles from "@/features/job/log-view.module.css";
@@ -15,6 +15,8 @@ import { Panel } from "@/ui/layout";
 
 const LINE_HEIGHT = 20;
 const LINES_BEYOND = 30;
+/** Where the browser keeps whether lines have their times. */
+const TIMES_KEY = "allotment-log-times";
 
 interface LogPanelProps {
   job: Job;
@@ -160,6 +162,7 @@ function LogLines({
 }: LinesProps & { view: LogView; label: string }) {
   const [follow, setFollow] = useState(!hit);
   const [wanted, setWanted] = useState("");
+  const [hasTimes, setTimes] = useState(() => localStorage.getItem(TIMES_KEY) === "yes");
   const [at, setAt] = useState(0);
   const frame = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 480 });
@@ -183,6 +186,11 @@ function LogLines({
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [hit, hasHit, loading]);
 
+  const showTimes = (shown: boolean) => {
+    localStorage.setItem(TIMES_KEY, shown ? "yes" : "no");
+    setTimes(shown);
+  };
+  const timeOf = timesOf(log.times);
   const scroll = () => {
     const element = frame.current;
     if (!element) return;
@@ -250,6 +258,15 @@ function LogLines({
         <span className={styles.end}>
           {count(log.lines.length + log.dropped)} lines
           <Button
+            look={hasTimes ? "plain" : "quiet"}
+            aria-pressed={hasTimes}
+            icon={<Clock size={14} />}
+            title="When its node sent each line, by your clock"
+            onClick={() => showTimes(!hasTimes)}
+          >
+            Times
+          </Button>
+          <Button
             look={follow ? "quiet" : "plain"}
             aria-pressed={follow}
             icon={<ArrowDown size={14} />}
@@ -293,6 +310,7 @@ function LogLines({
                 <Line
                   key={first + index}
                   number={log.dropped + first + index + 1}
+                  time={hasTimes ? timeOf(log.times[first + index]) : undefined}
                   text={visible(line)}
                   wanted={isFound.has(first + index) ? wanted : ""}
                   isCurrent={first + index === current || first + index === hitIndex}
@@ -306,18 +324,27 @@ function LogLines({
   );
 }
 
+/** How a line's time is written: with its day where not all are of one. */
+function timesOf(times: readonly string[]): (at: string | undefined) => string {
+  const [first, last] = [times[0], times.at(-1)];
+  const write = first && last && dayOf(first) !== dayOf(last) ? moment : clockTime;
+  return (at) => (at ? write(at) : "");
+}
+
 interface LineProps {
   number: number;
+  time: string | undefined;
   text: string;
   wanted: string;
   isCurrent: boolean;
 }
 
-function Line({ number, text, wanted, isCurrent }: LineProps) {
+function Line({ number, time, text, wanted, isCurrent }: LineProps) {
   const at = wanted ? text.toLowerCase().indexOf(wanted.toLowerCase()) : -1;
   return (
     <div className={isCurrent ? styles.current : undefined} style={{ height: LINE_HEIGHT }}>
       <span className={styles.number}>{number}</span>
+      {time !== undefined && <time className={styles.time}>{time}</time>}
       {at < 0 ? (
         text
       ) : (

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import { appendText, emptyLog } from "@/features/job/log-buffer";
+import { append, emptyLog } from "@/features/job/log-buffer";
 import { OutputFollower } from "@/features/job/output-follower";
 import type { LogMessage } from "@/live/messages";
 
@@ -26,7 +26,7 @@ class Follower extends OutputFollower {
     const { text, complete } = await new Promise<{ text: string; complete: boolean }>((answer) =>
       this.answers.push(answer),
     );
-    this.show({ log: { ...appendText(this.log, text), complete } });
+    this.show({ log: { ...append(this.log, [{ at: "", text }]), complete } });
     return text !== "" && !complete;
   }
 

@@ -4,7 +4,7 @@ import { createContext, useContext } from "react";
 
 import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
-import { count, duration, gpuHours, moment, secondsBetween } from "@/components/format";
+import { count, duration, gpuHours, moment, secondsBetween, visible } from "@/components/format";
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
 import { Requeue } from "@/components/job/requeue";
 import { useNow } from "@/components/now";
@@ -140,6 +140,7 @@ function ArrayTasks({ array, mayAct }: { array: JobArray; mayAct: boolean }) {
 
 function JobName({ job, array }: { job: Job; array: JobArray | null }) {
   const me = useSession();
+  const note = visible(noteOf(job));
   return (
     <>
       <Link to="/jobs/$id" params={{ id: String(job.id) }}>
@@ -155,7 +156,11 @@ function JobName({ job, array }: { job: Job; array: JobArray | null }) {
       <span className={styles.narrow}>
         <StateBadge job={job} array={array} />
       </span>
-      <p className={styles.note}>{noteOf(job)}</p>
+      {note && (
+        <p className={styles.note} title={note}>
+          {note}
+        </p>
+      )}
     </>
   );
 }

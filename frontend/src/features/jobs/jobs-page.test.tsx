@@ -25,7 +25,8 @@ describe("the jobs table", () => {
     const row = await screen.findByRole("row", { name: /digits #3/ });
     expect(document.title).toBe("Jobs - Allotment");
     expect(within(row).getByRole("link", { name: "digits" }).getAttribute("href")).toBe("/jobs/3");
-    expect(within(row).getByText("No. 2. 4 V100 are needed and 2 are idle.")).toBeTruthy();
+    const reason = "No. 2. 4 V100 are needed and 2 are idle.";
+    expect(within(row).getByText(reason).title).toBe(reason);
   });
 
   it("shows how many GPUs an elastic job has while it runs, and its range", async () => {

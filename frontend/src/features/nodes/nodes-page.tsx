@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { answerOf, api, once } from "@/api/client";
 import { nodesQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
-import { bytes } from "@/components/format";
+import { bytes, count } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
@@ -144,13 +144,20 @@ const COLUMNS: readonly Column<Node>[] = [
       </>
     ),
   },
-  { header: "CPUs", isNumeric: true, sortBy: ({ cpus }) => cpus, cell: ({ cpus }) => cpus || "–" },
   {
-    header: "Memory",
-    isNumeric: true,
+    header: "CPUs held",
+    headerTitle: "By the jobs there, of all that the node has",
     className: oneLine,
-    sortBy: ({ memory_bytes: memory }) => memory,
-    cell: ({ memory_bytes: memory }) => (memory > 0 ? bytes(memory) : "–"),
+    sortBy: ({ cpus_held: held }) => held,
+    cell: ({ cpus_held: held, cpus }) => (cpus > 0 ? `${count(held)} of ${count(cpus)}` : "–"),
+  },
+  {
+    header: "Memory held",
+    headerTitle: "By the jobs there, of all that the node has",
+    className: oneLine,
+    sortBy: ({ memory_bytes_held: held }) => held,
+    cell: ({ memory_bytes_held: held, memory_bytes: memory }) =>
+      memory > 0 ? `${held > 0 ? bytes(held) : 0} of ${bytes(memory)}` : "–",
   },
   { header: "Agent", className: muted, cell: ({ agent_version: version }) => version || "–" },
 ];

@@ -26,7 +26,7 @@ export function Queue({ loading }: { loading: boolean }) {
     [state.job, state.why],
   );
   return (
-    <Panel title={waiting.length > 0 ? `Queue · ${waiting.length}` : "Queue"} flush>
+    <Panel title={waiting.length > 0 ? `Queue · ${waiting.length}` : "Queue"} flush className={styles.beside}>
       {loading && waiting.length === 0 ? (
         <SkeletonLines count={6} />
       ) : waiting.length === 0 ? (

@@ -5,6 +5,7 @@ import { useState } from "react";
 
 import { answerOf, api, once } from "@/api/client";
 import { tenantsQuery } from "@/api/queries";
+import type { Me, Tenant } from "@/api/schema";
 import { words } from "@/components/format";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
@@ -55,7 +56,7 @@ export function TenantsPage() {
               ),
             },
             { header: "Title", sortBy: ({ title }) => title || null, cell: ({ title }) => title },
-            { header: "Your role", sortBy: ({ role }) => role, cell: ({ role }) => words(role) },
+            { header: "Your role", sortBy: roleFor(me), cell: roleFor(me) },
             { header: "Members", isNumeric: true, sortBy: ({ members }) => members, cell: ({ members }) => members },
           ]}
         />
@@ -64,6 +65,11 @@ export function TenantsPage() {
       {adding && <AddTenant onClose={() => setAdding(false)} />}
     </PageLayout>
   );
+}
+
+/** An operator may do all in each tenant, as the platform's operator and not as one of its admins. */
+function roleFor(me: Me): (tenant: Tenant) => string {
+  return ({ role }) => (me.is_operator ? "Operator" : words(role));
 }
 
 function AddTenant({ onClose }: { onClose: () => void }) {

@@ -121,7 +121,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
             [
               "Waiting",
               <Link key="anomalies" to="/virtual-clusters/$name/anomalies" params={{ name: cluster.name }}>
-                compared with a private cluster
+                against a private cluster
               </Link>,
             ],
             [
