@@ -128,13 +128,15 @@ class NewestFirst(BasePagination):
             {
                 "name": "cursor",
                 "in": "query",
-                "description": "From `next` or `previous` of an earlier page.",
+                "description": (
+                    "Position in the list: the `cursor` in `next` or `previous` of another page."
+                ),
                 "schema": {"type": "string"},
             },
             {
                 "name": "page_size",
                 "in": "query",
-                "description": "Results in one page.",
+                "description": "Maximum number of results in a page.",
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
@@ -145,7 +147,11 @@ class NewestFirst(BasePagination):
         ]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        link = {"type": "string", "nullable": True, "description": "Address of that page; null when none."}
+        link = {
+            "type": "string",
+            "nullable": True,
+            "description": "Address of that page; null if there is none.",
+        }
         return {
             "type": "object",
             "required": ["results", "next", "previous"],

@@ -106,7 +106,7 @@ def secret_rotate(*, by: Viewer, webhook: Webhook) -> tuple[Webhook, str]:
 
 @transaction.atomic
 def webhook_test(*, by: Viewer, webhook: Webhook) -> Delivery:
-    """Send a message that tells of nothing."""
+    """Send a test message, which reports no event."""
     require_owner(by, webhook.tenant)
     _require_active(webhook)
     now = database_now()
