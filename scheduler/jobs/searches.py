@@ -79,7 +79,7 @@ def _normal(search: str) -> str:
     pairs = parse_qsl(search, keep_blank_values=False)
     if not pairs:
         expected = "names and values, such as state=running&by=vera"
-        raise Invalid("search: says nothing.", [FieldError("search", "says nothing", expected)])
+        raise Invalid("search: is empty.", [FieldError("search", "is empty", expected)])
     return urlencode(pairs)
 
 

@@ -76,7 +76,9 @@ class AuditFilter(filters.FilterSet):
             network = ipaddress.ip_network(value.strip(), strict=False)
         except ValueError:
             problem = FieldError(
-                "address", f"{value[:80]!r} is none", "10.1.2.3, 10.1.0.0/16 or 2001:db8::/32"
+                "address",
+                f"{value[:80]!r} is not an address or a network",
+                "10.1.2.3, 10.1.0.0/16 or 2001:db8::/32",
             )
             raise Invalid(f"address: {problem.problem}.", [problem]) from None
         return queryset.extra(where=["address <<= %s::inet"], params=[str(network)])
@@ -170,7 +172,7 @@ class AuditExport(GenericAPIView[AuditEntry]):
         entries = self.filter_queryset(self.get_queryset())
         text = request.query_params.get("after") or "0"
         if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST_ID):
-            problem = FieldError("after", f"{text[:80]!r} is none", "the id of an entry, or 0")
+            problem = FieldError("after", f"{text[:80]!r} is not an id", "the id of an entry, or 0")
             raise Invalid("after is wrong.", [problem])
         return StreamingHttpResponse(
             _lines(entries, int(text)),

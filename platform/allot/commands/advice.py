@@ -54,7 +54,7 @@ def anomalies(
 
 def _print_anomalies(found: Anomalies) -> None:
     if found["made_at"] is None:
-        say("It has not been compared yet; `--fresh` does so now.")
+        say("There is no comparison yet. Run one with `--fresh`.")
         return
     delay = found["delay"]
     compared = plural(found["jobs"], "guaranteed job")
@@ -179,7 +179,7 @@ def _print_advice(found: WholeAdvice) -> None:
             f" {today['utilisation']:.0%} > {advised['utilisation']:.0%}."
         )
     say(found["assumption"])
-    say(f"`allot vc advice-apply {found['id']}` puts it in force.")
+    say(f"`allot vc advice-apply {found['id']}` applies it.")
 
 
 def _change(today: AdviceFigures, advised: AdviceFigures) -> list[str]:

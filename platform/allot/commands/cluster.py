@@ -242,7 +242,7 @@ def fragmentation(output: OutputOption = Format.table) -> None:
     if output is not Format.table:
         print_objects(found, output)
     elif newest is None:
-        say("Not measured yet; it is once a minute.")
+        say("Not measured yet; it is measured once a minute.")
     else:
         print_line(
             f"{newest['fragmented']:.1f} of {newest['idle']:.1f} idle GPUs are of no use to an average "

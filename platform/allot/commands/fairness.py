@@ -54,7 +54,7 @@ def fairness(
 
 def _print(name: str, found: Fairness) -> None:
     if not found["tenants"]:
-        say(f"Nothing is known of virtual cluster {name} yet.")
+        say(f"There are no figures of virtual cluster {name} yet.")
         return
     columns = ["TENANT", "WEIGHT", "WANTS", "OWN PART", "ENTITLED", "HAS", "BORROWED", "LENT"]
     columns += ["HERE", "ALONE", "GAIN", "RHO", "ENVY", "FRACTION"]

@@ -193,7 +193,7 @@ def usage(
     unknown = [name for name in groupings if name not in GROUPINGS]
     if unknown or not groupings:
         raise WrongUse(
-            f"--by: {unknown[0] if unknown else ''!r} is no grouping; some of: {', '.join(GROUPINGS)}."
+            f"--by: {unknown[0] if unknown else ''!r} is not a grouping; expected: {', '.join(GROUPINGS)}."
         )
     with connect() as client:
         question = {

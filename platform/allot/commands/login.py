@@ -93,9 +93,9 @@ def login(
     if earlier is not None:
         # Signing in again and again must not pile up tokens.
         _revoke(chosen, earlier)
-    say(f"Signed in to {chosen} as {me['user']['username']}. The token is kept in {path}.")
+    say(f"Signed in to {chosen} as {me['user']['username']}. The token is stored in {path}.")
     if os.environ.get("ALLOT_TOKEN"):
-        say("allot: warning: the environment variable ALLOT_TOKEN wins over it.")
+        say("allot: warning: the environment variable ALLOT_TOKEN overrides it.")
 
 
 def _revoke(url: str, server: credentials.Server) -> None:
@@ -113,7 +113,7 @@ def _revoke(url: str, server: credentials.Server) -> None:
         # The token is dead already, which is what was wanted.
         pass
     except (Unreachable, Refused) as error:
-        say(f"allot: warning: the token was forgotten here but not revoked on the server. {error}")
+        say(f"allot: warning: the token was deleted here but not revoked on the server. {error}")
 
 
 def _ask(what: str) -> str:
@@ -147,7 +147,7 @@ def password(
             raise WrongUse("The two new passwords differ; nothing was changed.")
         client.change_password(present, new, end_tokens=not keep_tokens)
     if keep_tokens:
-        say("Your password is changed. Your tokens work on.")
+        say("Your password is changed. Your tokens stay valid.")
         return
     path = credentials.config_path()
     kept = credentials.load(path)
@@ -155,7 +155,7 @@ def password(
         _, created = create_token(account.url, username=username, password=new, insecure=account.insecure)
         kept.servers[account.url] |= {"token": shown_once(created["token"]), "made_here": True}
         credentials.save(path, kept)
-    say("Your password is changed, and your tokens have ended; this machine has a new one.")
+    say("Your password is changed and your tokens are revoked; this machine has a new token.")
 
 
 def logout() -> None:
@@ -165,7 +165,7 @@ def logout() -> None:
     url = credentials.find_account().url
     server = kept.servers.pop(url, None)
     if server is None:
-        raise WrongUse(f"Not signed in to {url}; there is nothing to forget.")
+        raise WrongUse(f"Not signed in to {url}; there is no token to delete.")
     _revoke(url, server)
     if kept.current == url:
         kept.current = next(iter(kept.servers), None)

@@ -91,7 +91,7 @@ def logs(
     if download is not None and (follow or tail is not None or grep is not None):
         raise WrongUse("--download writes the whole output. Give it without --follow, --tail and --grep.")
     if grep is not None and (follow or tail is not None):
-        raise WrongUse("--grep looks through what there is. Give it without --follow and --tail.")
+        raise WrongUse("--grep searches the output that exists now. Give it without --follow and --tail.")
     with connect(patient=follow) as client:
         if download is not None:
             written = client.logs.download(job_id, download, attempt=attempt, task=task, rank=rank)

@@ -80,7 +80,9 @@ def _counts(given: list[str], option: str) -> dict[str, int]:
     for text in given:
         name, is_said, count = text.rpartition("=")
         if not (is_said and name and count.isdecimal() and len(count) < 10) or name in counts:
-            raise WrongUse(f"{option}: {text!r} is no name with a number, or named twice; give V100=2.")
+            raise WrongUse(
+                f"{option}: {text!r} is not a name with a number, or is given twice; expected V100=2."
+            )
         counts[name] = int(count)
     return counts
 
@@ -157,7 +159,7 @@ def offer(
     `allot market offer speech --gpus P100=2 --until 8h --price 1.5`
     """
     if not until:
-        raise WrongUse("Say with --until how long it is lent: a time such as 8h, or an instant.")
+        raise WrongUse("State with --until when the loan ends: 8h, or 2026-12-01T18:00.")
     begin = instant(start, "--from") if start else None
     wanted: dict[str, Any] = {
         "virtual_cluster": vc,
@@ -384,7 +386,7 @@ def allowance(
 ) -> None:
     """Grant credits to a virtual cluster now and in each period. For operators."""
     if (credits is None) != remove:
-        raise WrongUse("Give credits, or --remove to grant no more.")
+        raise WrongUse("Give credits, or --remove to remove the allowance.")
     with connect() as client:
         if credits is None:
             client.market.remove_allowance(vc)

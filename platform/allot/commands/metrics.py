@@ -61,7 +61,7 @@ def metrics(
     if (job is None) == (node is None):
         raise WrongUse("Name a job, or a node with --node.")
     if node is not None and (by is By.rank or attempt is not None or rank is not None):
-        raise WrongUse("--by rank, --attempt and --rank are of a job.")
+        raise WrongUse("--by rank, --attempt and --rank need a job.")
     parameters: dict[str, str | int | None] = {"attempt": attempt, "rank": rank}
     if last is not None:
         begin = datetime.now().astimezone() - timedelta(seconds=span_seconds(last, "--last"))
@@ -75,7 +75,7 @@ def metrics(
     if output is not Format.table:
         print_objects(found, output)
     elif not found["series"]:
-        say("There are no readings of that time.")
+        say("There are no readings in this period.")
     else:
         _print_metrics(found)
 

@@ -296,7 +296,7 @@ def cordon(name: Name, why: Why = "") -> None:
     """Cordon a node: no new job starts there; its jobs go on. For operators."""
     with connect() as client:
         client.cordon_node(name, why=why)
-    say(f"Node {name} accepts nothing new.")
+    say(f"Node {name} accepts no new jobs.")
 
 
 def resume(name: Name, why: Why = "") -> None:

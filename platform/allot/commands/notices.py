@@ -71,7 +71,7 @@ def notifications(
     changes = {name: value for name, value in wanted.items() if value is not None}
     with connect() as client:
         if address is not None and client.notices.set_address(address)["confirmation_sent"]:
-            say(f"A mail was sent to {address}: open the link in it, and the address counts.")
+            say(f"A mail was sent to {address}: open the link in it to confirm the address.")
         for tenant, period in periods:
             client.notices.set_report(tenant, period)
         found = client.notices.change(changes) if changes else client.notices.settings()
@@ -88,7 +88,7 @@ def _report(text: str) -> tuple[str | None, str | None]:
     """Return the tenant (None: the cluster) and the period (None: no more) of a `--report`."""
     tenant, _, period = text.rpartition("=")
     if period not in ("week", "month", "none"):
-        raise WrongUse(f"--report: {period!r} is no period; one of: week, month, none.")
+        raise WrongUse(f"--report: {period!r} is not a period; expected one of: week, month, none.")
     return tenant or None, None if period == "none" else period
 
 

@@ -93,9 +93,7 @@ class Staying:
         except Refused:
             # It has ended by itself, which will be said in a moment.
             return
-        say(
-            f"Asked to cancel job {self._job}; it may write a checkpoint first. Ctrl-C again leaves it alone."
-        )
+        say(f"Cancelling job {self._job}: it may write a checkpoint first. Ctrl-C again leaves it running.")
 
 
 def run(
@@ -133,7 +131,7 @@ def run(
     partitions = pairs(map_partition or [], "--map-partition")
     sources = specifications(files or [], given_flags(ctx, given), partitions)
     if len(sources) > 1 or sources[0].spec.get("array"):
-        raise WrongUse("`allot run` stays with one job. Submit several, and arrays, with `allot submit`.")
+        raise WrongUse("`allot run` runs one job. Submit several, and arrays, with `allot submit`.")
     tenant = take_tenant(sources)
     with connect(patient=True) as client, packed_code(upload) as packed:
         tenant = bring_code(client, packed, sources, tenant)
@@ -148,7 +146,7 @@ def stay(client: Client, staying: Staying, spec: dict[str, Any], tenant: str | N
     try:
         submitted = client.submit(spec, tenant=tenant)
     except Left:
-        say("Interrupted while it was submitted: `allot ls --mine` says whether it was.")
+        say("Interrupted during the submission: `allot ls --mine` shows whether the job was submitted.")
         return INTERRUPTED
     job_id = submitted["id"]
     try:

@@ -56,7 +56,7 @@ def answer(name: str, words: list[str]) -> int:
     from importlib import import_module
 
     if name not in COMMANDS:
-        raise WrongUse(f"{name!r} is no command of Slurm that is known here: {', '.join(COMMANDS)}.")
+        raise WrongUse(f"{name!r} is not a supported Slurm command; expected {', '.join(COMMANDS)}.")
     command: Callable[[list[str]], int] = getattr(import_module(f"allot.slurm.{COMMANDS[name]}"), name)
     return command(words)
 

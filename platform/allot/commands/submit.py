@@ -147,7 +147,7 @@ def _read(path: str, site: Callable[[], Site]) -> list[Source]:
         place = f"line {note.line}" if note.line else "script"
         say(f"{path}, {place}: {note.option}: {note.how}: {note.what}")
     if made.blocked:
-        raise WrongUse(f"{path} can not come over as it is; the lines above say why. Nothing was submitted.")
+        raise WrongUse(f"{path} cannot be converted; the lines above state why. Nothing was submitted.")
     return [Source(path, made.spec)]
 
 

@@ -218,7 +218,7 @@ def correct(
     `allot throughputs correct bert V100 812.5 -g 4`, `allot throughputs correct bert V100 -g 4 --remove`.
     """
     if (value is None) != remove:
-        raise WrongUse("Give a throughput, or --remove to take the correction back.")
+        raise WrongUse("Give a throughput, or --remove to remove the correction.")
     where = f"{application} with {plural(gpus, 'GPU')} on {gpu_model}"
     with connect() as client:
         setting: dict[str, Any] = {
@@ -320,7 +320,7 @@ def export(
     try:
         file.write_text(text)
     except OSError as error:
-        raise AllotError(f"Can not write {file}: {error.strerror}.") from None
+        raise AllotError(f"Cannot write {file}: {error.strerror}.") from None
 
 
 @group.command()

@@ -78,7 +78,7 @@ def cells(
             for chain in client.cells()["chains"]:
                 _warn_of_doomed(chain["cells"])
         else:
-            say("The cluster is not divided by cells. `allot vc propose` prints a way to begin with.")
+            say("The cluster is not divided by cells. `allot vc propose` prints a first specification.")
 
 
 def _with_inside(client: Client, cell: CellNode, levels: int) -> list[CellNode]:

@@ -112,7 +112,7 @@ def what_if(
         question["cluster"] = cluster
     if not question:
         raise WrongUse(
-            "Ask something: a job with changes, --submit FILE, --drain NODE, --enlarge VC MODEL=GPUS."
+            "State what to ask: a job with changes, --submit FILE, --drain NODE, --enlarge VC MODEL=GPUS."
         )
     with connect() as client:
         answer = client.what_if(question, patience_seconds=PATIENCE_SECONDS, pause_seconds=PAUSE_SECONDS)

@@ -49,7 +49,7 @@ class TenantArchive(APIView):
         tenant = tenant_get(viewer(request), name)
         archive = archive_stored(tenant.id, _hex_of(digest))
         if archive is None:
-            raise NotFound(f"Tenant {tenant.name} has no such archive stored.")
+            raise NotFound(f"Tenant {tenant.name} has not stored this archive.")
         return Response(_shown(archive))
 
     @extend_schema(
@@ -80,7 +80,7 @@ class JobCode(APIView):
         """Download the archive with the initial content of a job's working folders. 404 if it has none."""
         job = job_get(viewer(request), job_id)
         if job.archive is None:
-            raise NotFound(f"Job {job.id} brought no archive along.")
+            raise NotFound(f"Job {job.id} has no archive.")
         try:
             file = archive_path(job.archive.tenant_id, job.archive.digest).open("rb")
         except FileNotFoundError:

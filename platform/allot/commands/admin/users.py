@@ -114,7 +114,7 @@ def add(
             print_json(made)
         else:
             print_line(shown_once(made["password"]))
-            say(f"User {user} is made, with this password. `allot password` changes it.")
+            say(f"User {user} is created, with this password. `allot password` changes it.")
         if tenant is not None:
             areas.set_member(tenant, user, role.value)
             say(f"{user} is {role.value} of tenant {tenant}.")
@@ -159,7 +159,7 @@ def password(user: User, yes: YesOption = False, password_stdin: PasswordStdin =
             from_stdin=password_stdin,
         )
     print_line(wanted["password"])
-    say(f"This is the password of {user} now. It is not shown again.")
+    say(f"This is the new password of {user}. It is not shown again.")
 
 
 @group.command()
