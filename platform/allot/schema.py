@@ -198,13 +198,13 @@ class ChainType(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """What a job may do before it is stopped."""
+    """The time in which a job can save its state before it stops."""
 
     grace_seconds: NotRequired[int]
 
 
 class CheckpointRequest(TypedDict):
-    """What a job may do before it is stopped."""
+    """The time in which a job can save its state before it stops."""
 
     grace_seconds: NotRequired[int | None]
 
@@ -224,7 +224,7 @@ class ChosenPluginRequest(TypedDict):
 
 
 class Code(TypedDict):
-    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+    """The initial content of each replica's working folder: an archive, or a commit of a git repository."""
 
     archive: NotRequired[str | None]
     git: NotRequired[str | None]
@@ -232,7 +232,7 @@ class Code(TypedDict):
 
 
 class CodeRequest(TypedDict):
-    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+    """The initial content of each replica's working folder: an archive, or a commit of a git repository."""
 
     archive: NotRequired[str | None]
     git: NotRequired[str | None]
@@ -265,7 +265,7 @@ class CreditAllowance(TypedDict):
 
 
 class DataSet(TypedDict):
-    """Jobs of a tenant that name the same one read the same bytes."""
+    """Data that a job reads. Jobs of a tenant that name the same data set read the same bytes."""
 
     name: str
     size: int
@@ -273,7 +273,7 @@ class DataSet(TypedDict):
 
 
 class DataSetRequest(TypedDict):
-    """Jobs of a tenant that name the same one read the same bytes."""
+    """Data that a job reads. Jobs of a tenant that name the same data set read the same bytes."""
 
     name: str
     size: str | int
@@ -470,14 +470,14 @@ class Held(TypedDict):
 
 
 class IdleGpus(TypedDict):
-    """Or when its GPUs did nothing; null: as is usual here."""
+    """When idle GPUs mean that it is stuck; null: the site's rule."""
 
     seconds: NotRequired[float | None]
     below_percent: NotRequired[float]
 
 
 class IdleGpusRequest(TypedDict):
-    """Or when its GPUs did nothing; null: as is usual here."""
+    """When idle GPUs mean that it is stuck; null: the site's rule."""
 
     seconds: NotRequired[str | float | None]
     below_percent: NotRequired[float | None]
@@ -493,7 +493,7 @@ class ImportInputRequest(TypedDict):
 
 
 class InputWorkers(TypedDict):
-    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+    """Processes that prepare batches for the job while it runs, on CPUs and memory of any node."""
 
     command: list[str]
     min: NotRequired[int]
@@ -504,7 +504,7 @@ class InputWorkers(TypedDict):
 
 
 class InputWorkersRequest(TypedDict):
-    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+    """Processes that prepare batches for the job while it runs, on CPUs and memory of any node."""
 
     command: str | list[str]
     min: NotRequired[int | None]
@@ -533,14 +533,14 @@ IsolationLevelEnum: TypeAlias = Literal['sandbox', 'landlock', 'none', 'unknown'
 
 
 class JobArray(TypedDict):
-    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+    """The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX."""
 
     indices: str
     at_most: NotRequired[int | None]
 
 
 class JobArrayRequest(TypedDict):
-    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+    """The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX."""
 
     indices: str
     at_most: NotRequired[int | None]
@@ -873,7 +873,7 @@ AvoidItem: TypeAlias = str
 
 
 class Nodes(TypedDict):
-    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+    """The only nodes, by name, on which a job may start (HiveD's suggested nodes)."""
 
     only: NotRequired[list[OnlyItem]]
     avoid: NotRequired[list[AvoidItem]]
@@ -884,7 +884,7 @@ class NodesAskedBack(TypedDict):
 
 
 class NodesRequest(TypedDict):
-    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+    """The only nodes, by name, on which a job may start (HiveD's suggested nodes)."""
 
     only: NotRequired[list[OnlyItem] | None]
     avoid: NotRequired[list[AvoidItem] | None]
@@ -1180,14 +1180,14 @@ class PoolReturnInputRequest(TypedDict):
 
 
 class Port(TypedDict):
-    """Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>."""
+    """Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>."""
 
     name: str
     port: NotRequired[int | None]
 
 
 class PortRequest(TypedDict):
-    """Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>."""
+    """Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>."""
 
     name: str
     port: NotRequired[int | None]
@@ -1305,7 +1305,7 @@ class ResourcesRequest(TypedDict):
 
 
 class Retry(TypedDict):
-    """What a job's owner wants. Attempts count the first one."""
+    """How often a job is tried again after failures. The first attempt counts as one."""
 
     max_attempts: NotRequired[int]
     attempts: NotRequired[dict[str, int]]
@@ -1316,7 +1316,7 @@ RetryEnum: TypeAlias = Literal['never', 'again', 'elsewhere']
 
 
 class RetryRequest(TypedDict):
-    """What a job's owner wants. Attempts count the first one."""
+    """How often a job is tried again after failures. The first attempt counts as one."""
 
     max_attempts: NotRequired[int | None]
     attempts: NotRequired[dict[str, int] | None]
@@ -1443,7 +1443,7 @@ SecretScope: TypeAlias = Literal['user', 'tenant']
 
 
 class SecretUse(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
+    """A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -1452,7 +1452,7 @@ class SecretUse(TypedDict):
 
 
 class SecretUseRequest(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
+    """A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -1461,7 +1461,7 @@ class SecretUseRequest(TypedDict):
 
 
 class Sensitivity(TypedDict):
-    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
+    """Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending."""
 
     cpu: NotRequired[dict[str, float]]
     memory: NotRequired[dict[str, float]]
@@ -1480,7 +1480,7 @@ class SensitivityPoint(TypedDict):
 
 
 class SensitivityRequest(TypedDict):
-    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
+    """Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending."""
 
     cpu: NotRequired[dict[str, float] | None]
     memory: NotRequired[dict[str, float] | None]
@@ -1523,7 +1523,7 @@ SeverityEnum: TypeAlias = Literal['info', 'warning', 'error']
 
 
 class Sharing(TypedDict):
-    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing."""
+    """Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any."""
 
     affinity: NotRequired[str | None]
     anti_affinity: NotRequired[str | None]
@@ -1534,7 +1534,7 @@ SharingEnum: TypeAlias = Literal['never', 'measured', 'free']
 
 
 class SharingRequest(TypedDict):
-    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing."""
+    """Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any."""
 
     affinity: NotRequired[str | None]
     anti_affinity: NotRequired[str | None]
@@ -1757,14 +1757,14 @@ TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'jo
 
 
 class Topology(TypedDict):
-    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+    """Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference."""
 
     level: LevelEnum
     required: NotRequired[bool]
 
 
 class TopologyRequest(TypedDict):
-    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+    """Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference."""
 
     level: LevelEnum
     required: NotRequired[bool | None]
@@ -1780,14 +1780,14 @@ TransferKind: TypeAlias = Literal['grant', 'allowance', 'taken_back', 'payment',
 
 
 class Trial(TypedDict):
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+    """A short run of rank 0 alone, which must succeed before the whole gang starts."""
 
     seconds: float
     gpus: NotRequired[int]
 
 
 class TrialRequest(TypedDict):
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+    """A short run of rank 0 alone, which must succeed before the whole gang starts."""
 
     seconds: str | float
     gpus: NotRequired[int | None]

@@ -4199,7 +4199,7 @@ export interface components {
             gpu_amount: number;
             message: string;
         };
-        /** @description What a job may do before it is stopped. */
+        /** @description The time in which a job can save its state before it stops. */
         Checkpoint: {
             /**
              * @description Time to write a checkpoint, between SIGTERM and SIGKILL.
@@ -4207,7 +4207,7 @@ export interface components {
              */
             grace_seconds?: number;
         };
-        /** @description What a job may do before it is stopped. */
+        /** @description The time in which a job can save its state before it stops. */
         CheckpointRequest: {
             /**
              * Seconds to write a checkpoint
@@ -4293,16 +4293,16 @@ export interface components {
             /** @description Set while a cheap fallback policy decides because the chosen policy takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
         };
-        /** @description What the working folder of each replica begins with: an archive, or a commit of a git repository. */
+        /** @description The initial content of each replica's working folder: an archive, or a commit of a git repository. */
         Code: {
             /** @description An archive that `allot submit --upload` stored for the tenant, by its digest. */
             archive?: string | null;
             /** @description A git repository that the nodes can read without a password. */
             git?: string | null;
-            /** @description The commit whose files are taken; a branch could have moved when the job starts again. */
+            /** @description The commit whose files are used. A branch could move before the job starts again. */
             commit?: string | null;
         };
-        /** @description What the working folder of each replica begins with: an archive, or a commit of a git repository. */
+        /** @description The initial content of each replica's working folder: an archive, or a commit of a git repository. */
         CodeRequest: {
             /** @description An archive that `allot submit --upload` stored for the tenant, by its digest. */
             archive?: string | null;
@@ -4311,7 +4311,7 @@ export interface components {
              * @example https://git.example.org/team/model.git
              */
             git?: string | null;
-            /** @description The commit whose files are taken; a branch could have moved when the job starts again. */
+            /** @description The commit whose files are used. A branch could move before the job starts again. */
             commit?: string | null;
         };
         /** @description Unknown fields and values of a wrong type are refused. */
@@ -4387,32 +4387,32 @@ export interface components {
             /** @description The sender: a virtual cluster, or "bank". */
             from: string;
         };
-        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        /** @description Data that a job reads. Jobs of a tenant that name the same data set read the same bytes. */
         DataSet: {
-            /** @description Jobs of the tenant that name the same one share what a node has cached of it. */
+            /** @description Name of the data set. Jobs of the tenant with the same name share what a node has cached. */
             name: string;
-            /** @description How large it is: what a node's cache needs to hold it. */
+            /** @description Size of the data set: the space that it needs in a node's cache. */
             size: number;
             /**
-             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @description Storage bandwidth that each replica needs, and for which it waits; 0: none.
              * @default 0
              */
             bandwidth?: number;
         };
-        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        /** @description Data that a job reads. Jobs of a tenant that name the same data set read the same bytes. */
         DataSetRequest: {
             /**
-             * @description Jobs of the tenant that name the same one share what a node has cached of it.
+             * @description Name of the data set. Jobs of the tenant with the same name share what a node has cached.
              * @example imagenet
              */
             name: string;
             /**
-             * @description How large it is: what a node's cache needs to hold it.
+             * @description Size of the data set: the space that it needs in a node's cache.
              * @example 140GiB
              */
             size: string | number;
             /**
-             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @description Storage bandwidth that each replica needs, and for which it waits; 0: none.
              * @default 0
              * @example 200MiB
              */
@@ -4556,11 +4556,11 @@ export interface components {
         };
         /** @description A job that can run on fewer GPUs, or on more. */
         Elastic: {
-            /** @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle. */
+            /** @description Minimum GPUs, with fewer replicas of its only task. The job grows when GPUs are idle. */
             min_gpus?: number | null;
-            /** @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number. */
+            /** @description Maximum GPUs, with more replicas of its only task. Those beyond its own number are idle GPUs. Default: its own number. */
             max_gpus?: number | null;
-            /** @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer. */
+            /** @description resizable: the job is stopped and starts again with another number of replicas. adaptive: the same, and it adapts its batch size and learning rate (allot.training). fixed_world: the job always has all its replicas, which share GPUs while it has fewer. */
             mode?: components["schemas"]["ElasticMode"];
         };
         /** @enum {string} */
@@ -4569,17 +4569,17 @@ export interface components {
         ElasticRequest: {
             /**
              * Fewest GPUs
-             * @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle.
+             * @description Minimum GPUs, with fewer replicas of its only task. The job grows when GPUs are idle.
              */
             min_gpus?: number | null;
             /**
              * Most GPUs
-             * @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number.
+             * @description Maximum GPUs, with more replicas of its only task. Those beyond its own number are idle GPUs. Default: its own number.
              */
             max_gpus?: number | null;
             /**
              * When it is resized
-             * @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer.
+             * @description resizable: the job is stopped and starts again with another number of replicas. adaptive: the same, and it adapts its batch size and learning rate (allot.training). fixed_world: the job always has all its replicas, which share GPUs while it has fewer.
              * @default resizable
              */
             mode?: components["schemas"]["ElasticMode"] | null;
@@ -5054,9 +5054,9 @@ export interface components {
             /** @description Likewise. */
             memory_bytes: number;
         };
-        /** @description Or when its GPUs did nothing; null: as is usual here. */
+        /** @description When idle GPUs mean that it is stuck; null: the site's rule. */
         IdleGpus: {
-            /** @description After this time with all its GPUs idle. */
+            /** @description The job counts as stuck after this time with all its GPUs idle. */
             seconds?: number | null;
             /**
              * @description A GPU below this utilisation is idle.
@@ -5064,10 +5064,10 @@ export interface components {
              */
             below_percent?: number;
         };
-        /** @description Or when its GPUs did nothing; null: as is usual here. */
+        /** @description When idle GPUs mean that it is stuck; null: the site's rule. */
         IdleGpusRequest: {
             /**
-             * @description After this time with all its GPUs idle.
+             * @description The job counts as stuck after this time with all its GPUs idle.
              * @example 1h
              */
             seconds?: (string | number) | null;
@@ -5106,37 +5106,37 @@ export interface components {
             /** @description Node that it runs on; null: it has not started. */
             node: string | null;
         };
-        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        /** @description Processes that prepare batches for the job while it runs, on CPUs and memory of any node. */
         InputWorkers: {
-            /** @description What each of them runs: it gets image, secrets, and variables of the job's first task. */
+            /** @description Command of each worker. It gets image, secrets, and variables of the job's first task. */
             command: string[];
             /**
-             * @description The fewest of them, with which it begins.
+             * @description Minimum number, with which the job begins.
              * @default 1
              */
             min?: number;
             /**
-             * @description The most of them.
+             * @description Maximum number of workers.
              * @default 8
              */
             max?: number;
             /**
-             * @description CPUs of each of them.
+             * @description CPUs of each worker.
              * @default 1
              */
             cpu?: number;
             /**
-             * @description Memory of each of them.
+             * @description Memory of each worker.
              * @default 1073741824
              */
             memory?: number;
             /** @description All jobs of its search share them. */
             shared?: boolean;
         };
-        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        /** @description Processes that prepare batches for the job while it runs, on CPUs and memory of any node. */
         InputWorkersRequest: {
             /**
-             * @description What each of them runs: it gets image, secrets, and variables of the job's first task.
+             * @description Command of each worker. It gets image, secrets, and variables of the job's first task.
              * @example [
              *       "python",
              *       "-m",
@@ -5146,22 +5146,22 @@ export interface components {
              */
             command: string | string[];
             /**
-             * @description The fewest of them, with which it begins.
+             * @description Minimum number, with which the job begins.
              * @default 1
              */
             min?: number | null;
             /**
-             * @description The most of them.
+             * @description Maximum number of workers.
              * @default 8
              */
             max?: number | null;
             /**
-             * @description CPUs of each of them.
+             * @description CPUs of each worker.
              * @default 1
              */
             cpu?: number | null;
             /**
-             * @description Memory of each of them.
+             * @description Memory of each worker.
              * @default 1073741824
              * @example 1GiB
              */
@@ -5291,17 +5291,17 @@ export interface components {
             serves: number | null;
             version: number;
         };
-        /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
+        /** @description The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX. */
         JobArray: {
-            /** @description At most 1,000 numbers and ranges; %8 at the end is short for at_most. */
+            /** @description At most 1,000 numbers and ranges; %8 at the end means at_most: 8. */
             indices: string;
             /** @description Maximum number of tasks that run at once; null: any number. */
             at_most?: number | null;
         };
-        /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
+        /** @description The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX. */
         JobArrayRequest: {
             /**
-             * @description At most 1,000 numbers and ranges; %8 at the end is short for at_most.
+             * @description At most 1,000 numbers and ranges; %8 at the end means at_most: 8.
              * @example 0-99%8
              */
             indices: string;
@@ -5586,7 +5586,7 @@ export interface components {
             /** @description Default: the tenant's own virtual cluster, or the only one that it can use. */
             virtual_cluster?: string | null;
             /**
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number;
@@ -5595,7 +5595,7 @@ export interface components {
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"];
-            /** @description They start together or not at all. */
+            /** @description Its tasks, which start together or not at all. */
             tasks: components["schemas"]["Task"][];
             elastic?: components["schemas"]["Elastic"] | null;
             /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
@@ -5612,9 +5612,9 @@ export interface components {
             deadline?: number | null;
             /** @description What the job trains, such as resnet50. Jobs of one application should run alike. */
             application?: string | null;
-            /** @description One app to policies that are fair to apps: all jobs of the tenant with the same search. */
+            /** @description Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app. */
             search?: string | null;
-            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
+            /** @description Part of the model in its largest tensor. A gang with a high skew is slow when it is spread. */
             skew?: number | null;
             /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["Nodes"] | null;
@@ -5626,7 +5626,7 @@ export interface components {
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
             /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["Sharing"] | null;
-            /** @description Tags by which the constraints of other jobs of the tenant count this job. */
+            /** @description Tags of this job, to which the constraints of other jobs of the tenant refer. */
             tags?: string[];
             /** @description How many jobs of the tenant with a tag may, must or should be near each replica. */
             constraints?: components["schemas"]["TagConstraint"][];
@@ -5646,7 +5646,7 @@ export interface components {
             code?: components["schemas"]["Code"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
-            /** @description What counts as stuck. */
+            /** @description When it counts as stuck, and what is done then. */
             watch?: components["schemas"]["Watch"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["Trial"] | null;
@@ -5659,7 +5659,7 @@ export interface components {
             ports?: components["schemas"]["Port"][];
             /** @description Stored secrets by name; its processes get each as a variable or a file. */
             secrets?: components["schemas"]["SecretUse"][];
-            /** @description What a job may do before it is stopped. */
+            /** @description The time in which a job can save its state before it stops. */
             checkpoint?: components["schemas"]["Checkpoint"];
             /** @description Its throughput by GPU model, if known; 0: it does not run on this model. */
             throughput?: {
@@ -5687,7 +5687,7 @@ export interface components {
             virtual_cluster?: string | null;
             /**
              * Priority
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number | null;
@@ -5696,7 +5696,7 @@ export interface components {
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
-            /** @description They start together or not at all. */
+            /** @description Its tasks, which start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
             elastic?: components["schemas"]["ElasticRequest"] | null;
             /**
@@ -5738,10 +5738,10 @@ export interface components {
             application?: string | null;
             /**
              * Search for hyper-parameters
-             * @description One app to policies that are fair to apps: all jobs of the tenant with the same search.
+             * @description Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app.
              */
             search?: string | null;
-            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
+            /** @description Part of the model in its largest tensor. A gang with a high skew is slow when it is spread. */
             skew?: number | null;
             /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["NodesRequest"] | null;
@@ -5763,7 +5763,7 @@ export interface components {
             /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
-             * @description Tags by which the constraints of other jobs of the tenant count this job.
+             * @description Tags of this job, to which the constraints of other jobs of the tenant refer.
              * @example [
              *       "web"
              *     ]
@@ -5805,7 +5805,7 @@ export interface components {
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
-            /** @description What counts as stuck. */
+            /** @description When it counts as stuck, and what is done then. */
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
@@ -5872,7 +5872,7 @@ export interface components {
             /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
             /**
-             * @description In a job with one task, instead of under tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @description In a job with one task, instead of under tasks: Environment variables of each replica. Use secrets for passwords and keys.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -5880,7 +5880,7 @@ export interface components {
             env?: {
                 [key: string]: string | number;
             } | null;
-            /** @description Short for a port of the name notebook. */
+            /** @description Short form of a port with the name notebook. */
             notebook?: boolean | null;
         };
         /**
@@ -5911,7 +5911,7 @@ export interface components {
             virtual_cluster?: string | null;
             /**
              * Priority
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number | null;
@@ -5920,7 +5920,7 @@ export interface components {
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
-            /** @description They start together or not at all. */
+            /** @description Its tasks, which start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
             elastic?: components["schemas"]["ElasticRequest"] | null;
             /**
@@ -5962,10 +5962,10 @@ export interface components {
             application?: string | null;
             /**
              * Search for hyper-parameters
-             * @description One app to policies that are fair to apps: all jobs of the tenant with the same search.
+             * @description Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app.
              */
             search?: string | null;
-            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
+            /** @description Part of the model in its largest tensor. A gang with a high skew is slow when it is spread. */
             skew?: number | null;
             /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["NodesRequest"] | null;
@@ -5987,7 +5987,7 @@ export interface components {
             /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
-             * @description Tags by which the constraints of other jobs of the tenant count this job.
+             * @description Tags of this job, to which the constraints of other jobs of the tenant refer.
              * @example [
              *       "web"
              *     ]
@@ -6029,7 +6029,7 @@ export interface components {
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
-            /** @description What counts as stuck. */
+            /** @description When it counts as stuck, and what is done then. */
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
@@ -6096,7 +6096,7 @@ export interface components {
             /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
             /**
-             * @description In a job with one task, instead of under tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @description In a job with one task, instead of under tasks: Environment variables of each replica. Use secrets for passwords and keys.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -6104,7 +6104,7 @@ export interface components {
             env?: {
                 [key: string]: string | number;
             } | null;
-            /** @description Short for a port of the name notebook. */
+            /** @description Short form of a port with the name notebook. */
             notebook?: boolean | null;
         };
         JobTargets: {
@@ -6910,7 +6910,7 @@ export interface components {
             /** @description Whether the platform returns it to service when its checks pass again. */
             returns_itself: boolean;
         };
-        /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
+        /** @description The only nodes, by name, on which a job may start (HiveD's suggested nodes). */
         Nodes: {
             /** @description It starts only on these nodes. Empty: on all nodes. */
             only?: string[];
@@ -6920,7 +6920,7 @@ export interface components {
         NodesAskedBack: {
             results: components["schemas"]["NodeAskedBack"][];
         };
-        /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
+        /** @description The only nodes, by name, on which a job may start (HiveD's suggested nodes). */
         NodesRequest: {
             /**
              * Only on nodes
@@ -7465,7 +7465,7 @@ export interface components {
             virtual_cluster?: string | null;
             /**
              * Priority
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number | null;
@@ -7706,16 +7706,16 @@ export interface components {
             /** @description Number of nodes to ask back. */
             nodes: number;
         };
-        /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
+        /** @description Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>. */
         Port: {
             name: string;
-            /** @description The number, for a program that cannot choose one at run time; no other job on its node may have the same. null: the node chooses. */
+            /** @description A fixed number, for a program that cannot choose one at run time. No other job on its node may have the same. null: the node chooses one. */
             port?: number | null;
         };
-        /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
+        /** @description Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>. */
         PortRequest: {
             name: string;
-            /** @description The number, for a program that cannot choose one at run time; no other job on its node may have the same. null: the node chooses. */
+            /** @description A fixed number, for a program that cannot choose one at run time. No other job on its node may have the same. null: the node chooses one. */
             port?: number | null;
         };
         Prediction: {
@@ -7935,11 +7935,11 @@ export interface components {
              */
             cpu?: "auto" | number;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.
              * @default 0
              */
             memory?: "auto" | number;
-            /** @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds. */
+            /** @description With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about eight amounts, each for some seconds. */
             measure_cpu?: boolean;
         };
         /** @description What each replica gets, all of it on one node. */
@@ -7972,18 +7972,18 @@ export interface components {
              */
             cpu?: ("auto" | number) | null;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.
              * @default 0
              * @example 4GiB
              */
             memory?: ("auto" | string | number) | null;
             /**
-             * @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds.
+             * @description With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about eight amounts, each for some seconds.
              * @default false
              */
             measure_cpu?: boolean | null;
         };
-        /** @description What a job's owner wants. Attempts count the first one. */
+        /** @description How often a job is tried again after failures. The first attempt counts as one. */
         Retry: {
             /**
              * @description Maximum number of attempts when hardware fails.
@@ -7994,7 +7994,7 @@ export interface components {
             attempts?: {
                 [key: string]: number;
             };
-            /** @description The same by a text in the message of the failure. */
+            /** @description Maximum number of attempts by a text in the message of the failure. */
             matching?: {
                 [key: string]: number;
             };
@@ -8006,7 +8006,7 @@ export interface components {
          * @enum {string}
          */
         RetryEnum: "never" | "again" | "elsewhere";
-        /** @description What a job's owner wants. Attempts count the first one. */
+        /** @description How often a job is tried again after failures. The first attempt counts as one. */
         RetryRequest: {
             /**
              * @description Maximum number of attempts when hardware fails.
@@ -8023,7 +8023,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description The same by a text in the message of the failure.
+             * @description Maximum number of attempts by a text in the message of the failure.
              * @example {
              *       "worker died": 2
              *     }
@@ -8318,35 +8318,35 @@ export interface components {
          * @enum {string}
          */
         SecretScope: "user" | "tenant";
-        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
+        /** @description A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN. */
         SecretUse: {
             /** @description The name of the secret, as `allot secret list` shows it. */
             name: string;
-            /** @description The variable in which it comes; or file. */
+            /** @description Variable that holds it. State either this or file. */
             env?: string | null;
-            /** @description The file in $ALLOT_SECRETS_DIR; or env. */
+            /** @description File in $ALLOT_SECRETS_DIR that holds it; or state env. */
             file?: string | null;
-            /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
+            /** @description Owner of the secret; null: the submitter's own secret of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
-        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
+        /** @description A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN. */
         SecretUseRequest: {
             /** @description The name of the secret, as `allot secret list` shows it. */
             name: string;
-            /** @description The variable in which it comes; or file. */
+            /** @description Variable that holds it. State either this or file. */
             env?: string | null;
-            /** @description The file in $ALLOT_SECRETS_DIR; or env. */
+            /** @description File in $ALLOT_SECRETS_DIR that holds it; or state env. */
             file?: string | null;
-            /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
+            /** @description Owner of the secret; null: the submitter's own secret of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
-        /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
+        /** @description Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending. */
         Sensitivity: {
-            /** @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last. */
+            /** @description Relative speed of a replica by its number of CPUs, ascending. It is interpolated between two points and stays the same beyond the last. */
             cpu?: {
                 [key: string]: number;
             };
-            /** @description The same by its memory. The slower of the two decides. */
+            /** @description Relative speed of a replica by its memory. The lower of the two speeds counts. */
             memory?: {
                 [key: string]: number;
             };
@@ -8373,10 +8373,10 @@ export interface components {
             /** @description now: what the slowest replica has. proportional: the same fraction as its GPUs are of the node's GPUs. best: the smallest amount at full speed. */
             marks: components["schemas"]["MarksEnum"][];
         };
-        /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
+        /** @description Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending. */
         SensitivityRequest: {
             /**
-             * @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last.
+             * @description Relative speed of a replica by its number of CPUs, ascending. It is interpolated between two points and stays the same beyond the last.
              * @example {
              *       "3": 1,
              *       "9": 2.5
@@ -8386,7 +8386,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description The same by its memory. The slower of the two decides.
+             * @description Relative speed of a replica by its memory. The lower of the two speeds counts.
              * @example {
              *       "60GiB": 1,
              *       "120GiB": 2.5
@@ -8487,13 +8487,13 @@ export interface components {
             in_use: number;
             jobs: components["schemas"]["GpuSharer"][];
         };
-        /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
+        /** @description Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any. */
         Sharing: {
-            /** @description It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own. */
+            /** @description It shares GPUs only with jobs of the same affinity. The first one gets a GPU of its own. */
             affinity?: string | null;
             /** @description It shares no GPU with a job of the same anti-affinity. */
             anti_affinity?: string | null;
-            /** @description The jobs on its GPU all have the same exclusion; those without one share among themselves. */
+            /** @description All jobs on a GPU have the same exclusion. Jobs without one share among themselves. */
             exclusion?: string | null;
         };
         /**
@@ -8503,11 +8503,11 @@ export interface components {
          * @enum {string}
          */
         SharingEnum: "never" | "measured" | "free";
-        /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
+        /** @description Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any. */
         SharingRequest: {
             /**
              * Share a GPU only with
-             * @description It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own.
+             * @description It shares GPUs only with jobs of the same affinity. The first one gets a GPU of its own.
              */
             affinity?: string | null;
             /**
@@ -8517,7 +8517,7 @@ export interface components {
             anti_affinity?: string | null;
             /**
              * Share a GPU within
-             * @description The jobs on its GPU all have the same exclusion; those without one share among themselves.
+             * @description All jobs on a GPU have the same exclusion. Jobs without one share among themselves.
              */
             exclusion?: string | null;
         };
@@ -8558,13 +8558,13 @@ export interface components {
              */
             cpu?: ("auto" | number) | null;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.
              * @default 0
              * @example 4GiB
              */
             memory?: ("auto" | string | number) | null;
             /**
-             * @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds.
+             * @description With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about eight amounts, each for some seconds.
              * @default false
              */
             measure_cpu?: boolean | null;
@@ -8626,9 +8626,9 @@ export interface components {
             /** Format: date-time */
             uploaded_at: string;
         };
-        /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
+        /** @description Each replica of the job has `min` to `max` others with a tag on its node, in its rack or anywhere. */
         TagConstraint: {
-            /** @description The tag of the others. */
+            /** @description Tag of the other jobs. */
             with: string;
             /**
              * @description Others on its node, in its rack, or anywhere count.
@@ -8645,10 +8645,10 @@ export interface components {
             /** @description Weight of a preference. Default: a requirement, for which the job waits. */
             weight?: number | null;
         };
-        /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
+        /** @description Each replica of the job has `min` to `max` others with a tag on its node, in its rack or anywhere. */
         TagConstraintRequest: {
             /**
-             * @description The tag of the others.
+             * @description Tag of the other jobs.
              * @example cache
              */
             with: string;
@@ -8698,7 +8698,7 @@ export interface components {
             sensitivity?: components["schemas"]["Sensitivity"] | null;
             /** @description A list of words, or one line for the shell. */
             command: string[];
-            /** @description Environment variables of each replica. For passwords and keys there is secrets. */
+            /** @description Environment variables of each replica. Use secrets for passwords and keys. */
             env?: {
                 [key: string]: string;
             };
@@ -8725,7 +8725,7 @@ export interface components {
              */
             command: string | string[];
             /**
-             * @description Environment variables of each replica. For passwords and keys there is secrets.
+             * @description Environment variables of each replica. Use secrets for passwords and keys.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -9023,7 +9023,7 @@ export interface components {
          * @enum {string}
          */
         TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "job.maintenance" | "job.reserved" | "budget.reached" | "reservation.changed" | "webhook.disabled" | "node.lost" | "node.cordoned";
-        /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
+        /** @description Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference. */
         Topology: {
             /** @description Keep the gang inside one of these. */
             level: components["schemas"]["LevelEnum"];
@@ -9033,7 +9033,7 @@ export interface components {
              */
             required?: boolean;
         };
-        /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
+        /** @description Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference. */
         TopologyRequest: {
             /**
              * Keep together
@@ -9060,7 +9060,7 @@ export interface components {
          * @enum {string}
          */
         TransferKind: "grant" | "allowance" | "taken_back" | "payment" | "refund";
-        /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
+        /** @description A short run of rank 0 alone, which must succeed before the whole gang starts. */
         Trial: {
             /** @description The trial succeeds after this time, or at the first reported step. */
             seconds: number;
@@ -9070,7 +9070,7 @@ export interface components {
              */
             gpus?: number;
         };
-        /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
+        /** @description A short run of rank 0 alone, which must succeed before the whole gang starts. */
         TrialRequest: {
             /**
              * @description The trial succeeds after this time, or at the first reported step.
@@ -9550,10 +9550,10 @@ export interface components {
         };
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         Watch: {
-            /** @description After this time without a progress line; null: no progress lines are required. */
+            /** @description The job counts as stuck after this time without a progress line; null: none is required. */
             silent?: number | null;
             /**
-             * @description warn its owner, or stop it and try it again.
+             * @description warn: notify its owner. stop: stop it and try it again.
              * @default warn
              */
             then?: components["schemas"]["WatchedThen"];
@@ -9562,12 +9562,12 @@ export interface components {
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         WatchRequest: {
             /**
-             * @description After this time without a progress line; null: no progress lines are required.
+             * @description The job counts as stuck after this time without a progress line; null: none is required.
              * @example 30m
              */
             silent?: (string | number) | null;
             /**
-             * @description warn its owner, or stop it and try it again.
+             * @description warn: notify its owner. stop: stop it and try it again.
              * @default warn
              */
             then?: components["schemas"]["WatchedThen"] | null;
