@@ -56,13 +56,13 @@ class NotFound(ApplicationError):
 
 
 class Conflict(ApplicationError):
-    """The thing is in a state that does not allow this."""
+    """The object is in a state that does not allow this."""
 
     code, status = "conflict", 409
 
 
 class Outdated(ApplicationError):
-    """It was changed since it was read. Read it again, and make the change from there."""
+    """It has changed since you read it. Read it again, and change the new version."""
 
     code, status = "outdated", 412
 
@@ -80,7 +80,7 @@ class TooLarge(ApplicationError):
 
 
 class NoSpace(ApplicationError):
-    """The server has no room for this."""
+    """The server has no disk space for this."""
 
     code, status = "no_space", 507
 

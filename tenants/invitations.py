@@ -79,7 +79,7 @@ def invitation_found(text: str, *, lock: bool = False) -> Invitation:
         or not found.invited_by.is_active
         or not viewer_of(found.invited_by).may(found.tenant, Role.ADMIN)
     ):
-        raise NotFound("This invitation is not good: it was used or revoked, has expired, or never was.")
+        raise NotFound("This invitation is not valid: it was used or revoked, has expired, or never existed.")
     return found
 
 
@@ -104,7 +104,7 @@ def account_by_invitation(*, text: str, username: str, password: str) -> User:
     """A new user who accepts the invitation; his address is that of the mail, if it came by mail."""
     invitation = invitation_found(text)
     if invitation.names_tried >= NAMES_TRIED_MOST:
-        raise Conflict("With this invitation too many user names were tried: ask for a new one.")
+        raise Conflict("Too many user names were tried with this invitation. Ask for a new one.")
     try:
         with transaction.atomic():
             email = invitation.email if invitation.mailed else ""

@@ -45,7 +45,7 @@ def secret_set(*, by: Viewer, tenant: Tenant | None, name: str, value: str) -> t
     if secret is None:
         if owner.secrets.count() >= SECRETS_PER_OWNER:
             whose = "You have" if tenant is None else f"Tenant {tenant.name!r} has"
-            raise Conflict(f"{whose} {SECRETS_PER_OWNER} secrets, which is the most: delete one first.")
+            raise Conflict(f"{whose} {SECRETS_PER_OWNER} secrets, the maximum: delete one first.")
         secret = Secret(tenant=tenant, user=by.user if tenant is None else None, name=name)
     try:
         sealed = keyring().seal(content, secret.owner)

@@ -65,13 +65,13 @@ def tenant_remove(*, by: Viewer, tenant: Tenant) -> None:
         members = tenant.memberships.count()
         raise Conflict(f"Tenant {tenant.name!r} has {members} members: end their memberships first.")
     if names := tenant.virtual_clusters.order_by("pk").values_list("virtual_cluster__name", flat=True)[:5]:
-        raise Conflict(f"Tenant {tenant.name!r} is a member of {', '.join(names)}: take it out there first.")
+        raise Conflict(f"Tenant {tenant.name!r} is a member of {', '.join(names)}: remove it there first.")
     try:
         with transaction.atomic():
             tenant.delete()
     except ProtectedError:
         raise Conflict(
-            f"Tenant {tenant.name!r} is part of the history of jobs: leave it without members instead."
+            f"Tenant {tenant.name!r} has jobs in its history: remove its members instead."
         ) from None
 
 
@@ -154,7 +154,8 @@ def _keep_an_admin(by: Viewer, tenant: Tenant, leaving: Membership) -> None:
         return
     if not Membership.objects.filter(tenant=tenant, role=Role.ADMIN).exclude(pk=leaving.pk).exists():
         raise Conflict(
-            f"{leaving.user.username!r} is the last admin of tenant {tenant.name!r}: make another one first."
+            f"{leaving.user.username!r} is the last admin of tenant {tenant.name!r}:"
+            " make another member an admin first."
         )
 
 
@@ -222,7 +223,7 @@ def user_change(
     if user is None:
         raise NotFound(f"There is no user {username!r}.")
     if (is_active is False or is_operator is False) and [one.pk for one in operators] == [user.pk]:
-        raise Conflict(f"{username!r} is the last operator: make another one first.")
+        raise Conflict(f"{username!r} is the last operator: make another user an operator first.")
     desired = {"email": email, "is_active": is_active, "is_operator": is_operator}
     changed = {name: value for name, value in desired.items() if value not in (None, getattr(user, name))}
     for name, value in changed.items():
@@ -335,7 +336,7 @@ def token_rotate(*, by: Viewer, key: str, overlap_seconds: float) -> tuple[Token
     old = _own_token(by, Token.objects.filter(user=by.user), key)
     now = timezone.now()
     if old.replaced_by_id is not None or (old.expires_at is not None and old.expires_at <= now):
-        raise Conflict(f"The token {key!r} has ended or was replaced already: create a new one.")
+        raise Conflict(f"The token {key!r} has ended or was replaced: create a new one.")
     scopes = set(old.scopes) if by.user.is_operator else {*old.scopes} - {Scope.OPERATE.value}
     _check_scopes(by, scopes)
     _check_room_for_token(by.user)
@@ -374,7 +375,7 @@ def _own_token(by: Viewer, owned: QuerySet[Token], key: str) -> Token:
 
 def _check_scopes(by: Viewer, needed: set[str]) -> None:
     if Scope.OPERATE in needed and not by.user.is_operator:
-        problem = FieldError("scopes", "operate is for operators", "scopes of what you may do yourself")
+        problem = FieldError("scopes", "operate is for operators", "scopes that your own role allows")
         raise NotAllowed("Only an operator's token can have the scope operate.", [problem])
     if not needed <= by.scopes:
         by.require_password("make one with more scopes than its own")
@@ -404,7 +405,7 @@ def _check_room_for_token(user: User) -> None:
     is_over = Q(expires_at__lte=timezone.now())
     mine = Token.objects.filter(user=user)
     if mine.exclude(is_over).count() >= TOKENS_PER_USER:
-        raise Conflict(f"You have {TOKENS_PER_USER} tokens, which is the most: revoke one first.")
+        raise Conflict(f"You have {TOKENS_PER_USER} tokens, the maximum: revoke one first.")
     kept = mine.filter(is_over).order_by("-expires_at")[:TOKENS_PER_USER]
     mine.filter(is_over).exclude(pk__in=list(kept.values_list("pk", flat=True))).delete()
 

@@ -44,7 +44,7 @@ def begin_at(text: str, option: str = "--begin", *, now: datetime | None = None)
         raise WrongUse(f"{option}: {text!r} is no time: {error}.") from None
     if found is not None:
         return _written(found)
-    raise WrongUse(f"{option}: {text!r} is no time; give one {_EXPECTED}.")
+    raise WrongUse(f"{option}: {text!r} is not a time; expected one {_EXPECTED}.")
 
 
 def _of_the_calendar(text: str, now: datetime) -> datetime | None:

@@ -55,11 +55,12 @@ from allot.describe import problem_lines
 from allot.errors import AllotError, NotSignedIn, Refused, Unreachable, WrongServer
 from allot.output import say
 
-HELP = "Submit training jobs to a shared GPU cluster, and see what becomes of them."
+HELP = "Submit training jobs to a shared GPU cluster, and follow them to their end."
 EPILOG = (
-    "Environment: ALLOT_URL and ALLOT_TOKEN say which server and who; ALLOT_CONFIG names the file that "
-    "`allot login` writes. Exit codes: 0 done, 1 error, 2 wrong use, 3 not found or not allowed, 4 server "
-    "cannot be reached, 130 interrupted; with --wait and `allot wait` the job's own."
+    "Environment: ALLOT_URL is the server's address, ALLOT_TOKEN your API token, "
+    "ALLOT_CONFIG the file that `allot login` writes. Exit codes: 0 success, 1 error, 2 "
+    "wrong use, 3 not found or not allowed, 4 server unreachable, 130 interrupted. With "
+    "--wait, and for `allot wait`, the exit code is the job's own."
 )
 INTERRUPTED = 130
 

@@ -226,5 +226,7 @@ def plural(count: int, noun: str) -> str:
 def shown_once(text: str | None) -> str:
     """Return the text of a new token or secret. An answer that was lost and asked for again has none."""
     if text is None:
-        raise AllotError("It was made, but its text was lost with the answer. Revoke it, and make another.")
+        raise AllotError(
+            "The token was created, but the answer with its text was lost. Revoke it and create another."
+        )
     return text

@@ -175,7 +175,7 @@ def _require_right_size(folder: str, found: Sequence[_Found]) -> None:
 def _limit() -> int:
     text = os.environ.get(LIMIT, str(USUAL_LIMIT_BYTES))
     if not (text.isascii() and text.isdigit()):
-        raise WrongUse(f"{LIMIT} {text!r} is no number of bytes, such as {USUAL_LIMIT_BYTES}.")
+        raise WrongUse(f"{LIMIT} {text!r} is not a number of bytes, such as {USUAL_LIMIT_BYTES}.")
     return int(text)
 
 

@@ -118,7 +118,9 @@ def options_of(script: str) -> list[Option]:
                 name = SHORT.get(word[1], word[1])
                 given = word[2:].removeprefix("=") or None
             else:
-                raise WrongUse(f"Line {number}: {word!r} is no option of sbatch; options begin with - or --.")
+                raise WrongUse(
+                    f"Line {number}: {word!r} is not an option of sbatch; options begin with - or --."
+                )
             if given is None and words and not words[0].startswith("-"):
                 given = words.pop(0)
             found.append((number, name, given))
@@ -392,7 +394,7 @@ def _shape(script: str, made: Translation, asked: Sequence[Asked]) -> None:
     shell = script.splitlines()[0].removeprefix("#!").split()
     program = next((word.rsplit("/", 1)[-1] for word in reversed(shell) if not word.startswith("-")), "")
     if program not in {"bash", "sh"}:
-        raise WrongUse(f"The script is for {program or 'nothing'}; only scripts for a shell can come over.")
+        raise WrongUse(f"The script is for {program or 'nothing'}; only shell scripts can be converted.")
     flags = [word for word in shell[1:] if word.startswith("-")]
     has_steps = bool(re.search(r"^[^#\n]*\bsrun\b", script, re.MULTILINE))
     if len(asked) > 1:

@@ -20,19 +20,19 @@ class AddressAnswer(TypedDict):
 
 
 class AddressInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     address: str
 
 
 class AddressTokenRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     token: str
 
 
 class AdviceCurvePoint(TypedDict):
-    """An assignment that was tried."""
+    """One assignment of cells that was tried."""
 
     cells: dict[str, int]
     gpus: int
@@ -40,7 +40,10 @@ class AdviceCurvePoint(TypedDict):
 
 
 class AdviceFigures(TypedDict):
-    """Delays are those of the private cluster: with cells, sharing can only shorten them."""
+    """
+    Figures of an assignment. Delays are those in a private cluster; in the shared cluster, cells can only
+    shorten them.
+    """
 
     gpus: int
     delay_mean_seconds: float
@@ -54,7 +57,7 @@ KeepItem: TypeAlias = str
 
 
 class AdviceQuestionRequest(TypedDict):
-    """What is left out is not demanded."""
+    """Conditions for the advice. Fields that are left out set no condition."""
 
     days: NotRequired[float]
     budget_gpus: NotRequired[dict[str, int]]
@@ -91,7 +94,7 @@ class AgentSetUp(TypedDict):
 
 
 class AllowanceInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     credits: float
     every_seconds: int
@@ -175,7 +178,7 @@ class CellTypeRequest(TypedDict):
 
 
 class ChainCells(TypedDict):
-    """Cells of one level: total = free + used + bad."""
+    """Counts of cells at one level: total = free + used + bad."""
 
     level: int
     type: str
@@ -195,13 +198,13 @@ class ChainType(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """What a job may do before it is stopped."""
+    """The time in which a job can save its state before it stops."""
 
     grace_seconds: NotRequired[int]
 
 
 class CheckpointRequest(TypedDict):
-    """What a job may do before it is stopped."""
+    """The time in which a job can save its state before it stops."""
 
     grace_seconds: NotRequired[int | None]
 
@@ -221,7 +224,7 @@ class ChosenPluginRequest(TypedDict):
 
 
 class Code(TypedDict):
-    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+    """The initial content of each replica's working folder: an archive, or a commit of a git repository."""
 
     archive: NotRequired[str | None]
     git: NotRequired[str | None]
@@ -229,7 +232,7 @@ class Code(TypedDict):
 
 
 class CodeRequest(TypedDict):
-    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+    """The initial content of each replica's working folder: an archive, or a commit of a git repository."""
 
     archive: NotRequired[str | None]
     git: NotRequired[str | None]
@@ -237,13 +240,13 @@ class CodeRequest(TypedDict):
 
 
 class ComparisonQuestionRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     hours: NotRequired[float]
 
 
 class CorrectionInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     tenant: str
     application: str
@@ -262,7 +265,7 @@ class CreditAllowance(TypedDict):
 
 
 class DataSet(TypedDict):
-    """Jobs of a tenant that name the same one read the same bytes."""
+    """Data that a job reads. Jobs of a tenant that name the same data set read the same bytes."""
 
     name: str
     size: int
@@ -270,7 +273,7 @@ class DataSet(TypedDict):
 
 
 class DataSetRequest(TypedDict):
-    """Jobs of a tenant that name the same one read the same bytes."""
+    """Data that a job reads. Jobs of a tenant that name the same data set read the same bytes."""
 
     name: str
     size: str | int
@@ -281,14 +284,14 @@ DeactivationJobsEnum: TypeAlias = Literal['hold', 'cancel']
 
 
 class DeactivationRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     jobs: NotRequired[DeactivationJobsEnum]
     dry_run: NotRequired[bool]
 
 
 class DelayPoint(TypedDict):
-    """Mean delays of the jobs submitted from then until the next point."""
+    """Mean delays of the jobs submitted between this point and the next."""
 
     at: str
     real_seconds: float
@@ -311,7 +314,7 @@ DependencyStateEnum: TypeAlias = Literal['awaited', 'met', 'never']
 
 
 class DrainInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     deadline_seconds: NotRequired[float]
     until: NotRequired[str]
@@ -337,7 +340,7 @@ class ElasticRequest(TypedDict):
 
 
 class ElasticityFigures(TypedDict):
-    """What became of the jobs in one simulation."""
+    """Results of one simulation."""
 
     mean_completion_seconds: float
     mean_wait_seconds: float
@@ -346,7 +349,7 @@ class ElasticityFigures(TypedDict):
 
 
 class ElasticityQuestionRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     days: NotRequired[float]
 
@@ -379,7 +382,7 @@ Event = TypedDict(
 
 
 class FailureRulesTrialRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     rules: NotRequired[Any]
     log: str
@@ -451,7 +454,7 @@ GpuState: TypeAlias = Literal['free', 'held', 'planned']
 
 
 class GrantInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     credits: float
     reason: NotRequired[str]
@@ -467,21 +470,21 @@ class Held(TypedDict):
 
 
 class IdleGpus(TypedDict):
-    """Or when its GPUs did nothing; null: as is usual here."""
+    """When idle GPUs mean that it is stuck; null: the site's rule."""
 
     seconds: NotRequired[float | None]
     below_percent: NotRequired[float]
 
 
 class IdleGpusRequest(TypedDict):
-    """Or when its GPUs did nothing; null: as is usual here."""
+    """When idle GPUs mean that it is stuck; null: the site's rule."""
 
     seconds: NotRequired[str | float | None]
     below_percent: NotRequired[float | None]
 
 
 class ImportInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     tenant: str
     content: str
@@ -490,7 +493,7 @@ class ImportInputRequest(TypedDict):
 
 
 class InputWorkers(TypedDict):
-    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+    """Processes that prepare batches for the job while it runs, on CPUs and memory of any node."""
 
     command: list[str]
     min: NotRequired[int]
@@ -501,7 +504,7 @@ class InputWorkers(TypedDict):
 
 
 class InputWorkersRequest(TypedDict):
-    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+    """Processes that prepare batches for the job while it runs, on CPUs and memory of any node."""
 
     command: str | list[str]
     min: NotRequired[int | None]
@@ -521,7 +524,7 @@ class Interference(TypedDict):
 
 
 class InvitationSecretRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     invitation: str
 
@@ -530,21 +533,21 @@ IsolationLevelEnum: TypeAlias = Literal['sandbox', 'landlock', 'none', 'unknown'
 
 
 class JobArray(TypedDict):
-    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+    """The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX."""
 
     indices: str
     at_most: NotRequired[int | None]
 
 
 class JobArrayRequest(TypedDict):
-    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+    """The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX."""
 
     indices: str
     at_most: NotRequired[int | None]
 
 
 class JobChangesRequest(TypedDict):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     gpus: NotRequired[int]
     replicas: NotRequired[int]
@@ -574,7 +577,7 @@ class JobCounts(TypedDict):
 
 
 class JobGroup(TypedDict):
-    """Jobs that have something in common: how many in each state, how many GPUs, and from when to when."""
+    """A group of jobs: how many are in each state, their GPUs, and their first and last submission."""
 
     queued: int
     running: int
@@ -603,7 +606,7 @@ class JobPreemptions(TypedDict):
 
 
 class JobProfile(TypedDict):
-    """What the job makes of GPUs that it has alone; null: of that nothing is known."""
+    """How the job uses GPUs that it has alone; null: unknown."""
 
     utilisation: float | None
     memory_utilisation: float | None
@@ -651,7 +654,7 @@ class JobTemplateRow(TypedDict):
 
 
 class JobUsage(TypedDict):
-    """Sums over the job's GPUs or replicas, as newly read; null: not known."""
+    """Latest readings of a job, summed over its GPUs or replicas; null: unknown."""
 
     job: int
     name: str
@@ -684,7 +687,7 @@ JobsActionKind: TypeAlias = Literal['cancel', 'hold', 'release', 'requeue', 'upd
 
 
 class JobsActionRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     action: JobsActionKind
     filter: dict[str, str]
@@ -720,7 +723,7 @@ LevelEnum: TypeAlias = Literal['rack', 'node', 'socket', 'switch']
 
 
 class Line(TypedDict):
-    """A line of the ledger; docs/ledger.md says what each kind has."""
+    """A line of the ledger; docs/ledger.md describes each kind."""
 
     id: int
     at: str
@@ -743,7 +746,7 @@ class Line(TypedDict):
 
 
 class LoanInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     until: NotRequired[str]
     why: NotRequired[str]
@@ -791,7 +794,7 @@ class Lot(TypedDict):
 
 
 class LotInputRequest(TypedDict):
-    """GPUs of models that are divided by counts, and cells of all others."""
+    """What is lent: GPUs of models that are divided by counts, and cells of all other models."""
 
     gpus: NotRequired[dict[str, int]]
     cells: NotRequired[dict[str, int]]
@@ -819,7 +822,7 @@ class MeasuredAttempt(TypedDict):
 
 
 class NewAccountRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     invitation: str
     username: str
@@ -844,7 +847,7 @@ class NodeCounts(TypedDict):
 
 
 class NodeInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     name: str
     rack: NotRequired[str]
@@ -870,7 +873,7 @@ AvoidItem: TypeAlias = str
 
 
 class Nodes(TypedDict):
-    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+    """The only nodes, by name, on which a job may start (HiveD's suggested nodes)."""
 
     only: NotRequired[list[OnlyItem]]
     avoid: NotRequired[list[AvoidItem]]
@@ -881,7 +884,7 @@ class NodesAskedBack(TypedDict):
 
 
 class NodesRequest(TypedDict):
-    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+    """The only nodes, by name, on which a job may start (HiveD's suggested nodes)."""
 
     only: NotRequired[list[OnlyItem] | None]
     avoid: NotRequired[list[AvoidItem] | None]
@@ -912,7 +915,7 @@ NullEnum: TypeAlias = None
 
 
 class OfferInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     virtual_cluster: str
     lot: LotInputRequest
@@ -1019,7 +1022,7 @@ class PartEnforcement(TypedDict):
 
 
 class PasswordChangeRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     current: str
     new: str
@@ -1041,7 +1044,7 @@ class PatchedJobChangeRequest(TypedDict):
 
 
 class PatchedNodeChangeRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     cordoned: NotRequired[bool]
     why: NotRequired[str]
@@ -1049,7 +1052,7 @@ class PatchedNodeChangeRequest(TypedDict):
 
 
 class PatchedNotificationChangeRequest(TypedDict):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     jobs: NotRequired[JobNotices]
     tenants: NotRequired[bool]
@@ -1057,20 +1060,20 @@ class PatchedNotificationChangeRequest(TypedDict):
 
 
 class PatchedPoolFieldsRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     return_seconds: NotRequired[float]
     nodes_needed: NotRequired[dict[str, int] | None]
 
 
 class PatchedPriceInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     price_per_hour: NotRequired[float]
 
 
 class PatchedReservationChangeRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     gpus: NotRequired[int]
     starts_at: NotRequired[str]
@@ -1079,14 +1082,14 @@ class PatchedReservationChangeRequest(TypedDict):
 
 
 class PatchedTenantChangeRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     title: NotRequired[str]
     most_unfinished_jobs: NotRequired[int | None]
 
 
 class PatchedUserChangeRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     email: NotRequired[str]
     is_active: NotRequired[bool]
@@ -1103,7 +1106,7 @@ Rack: TypeAlias = str
 
 
 class PatchedWindowInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     reason: NotRequired[str]
     starts_at: NotRequired[str]
@@ -1155,7 +1158,7 @@ class PluginParameter(TypedDict):
 
 
 class PoolInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     return_seconds: NotRequired[float]
     nodes_needed: NotRequired[dict[str, int] | None]
@@ -1163,13 +1166,13 @@ class PoolInputRequest(TypedDict):
 
 
 class PoolMembershipInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     pool: str | None
 
 
 class PoolReturnInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     deadline_seconds: NotRequired[float]
     why: NotRequired[str]
@@ -1177,14 +1180,14 @@ class PoolReturnInputRequest(TypedDict):
 
 
 class Port(TypedDict):
-    """Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>."""
+    """Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>."""
 
     name: str
     port: NotRequired[int | None]
 
 
 class PortRequest(TypedDict):
-    """Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>."""
+    """Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>."""
 
     name: str
     port: NotRequired[int | None]
@@ -1209,7 +1212,7 @@ class ProgressPoint(TypedDict):
 
 
 class Quota(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     limits: dict[str, int]
     cpus: NotRequired[float | None]
@@ -1217,7 +1220,7 @@ class Quota(TypedDict):
 
 
 class QuotaRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     limits: dict[str, int]
     cpus: NotRequired[float | None]
@@ -1261,7 +1264,7 @@ ReportPeriod: TypeAlias = Literal['week', 'month']
 
 
 class ReservationInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     gpus: int
     starts_at: str
@@ -1302,7 +1305,7 @@ class ResourcesRequest(TypedDict):
 
 
 class Retry(TypedDict):
-    """What a job's owner wants. Attempts count the first one."""
+    """How often a job is tried again after failures. The first attempt counts as one."""
 
     max_attempts: NotRequired[int]
     attempts: NotRequired[dict[str, int]]
@@ -1313,7 +1316,7 @@ RetryEnum: TypeAlias = Literal['never', 'again', 'elsewhere']
 
 
 class RetryRequest(TypedDict):
-    """What a job's owner wants. Attempts count the first one."""
+    """How often a job is tried again after failures. The first attempt counts as one."""
 
     max_attempts: NotRequired[int | None]
     attempts: NotRequired[dict[str, int] | None]
@@ -1321,7 +1324,7 @@ class RetryRequest(TypedDict):
 
 
 class ReturnInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     deadline_seconds: NotRequired[float]
     why: NotRequired[str]
@@ -1331,7 +1334,7 @@ Role: TypeAlias = Literal['viewer', 'member', 'admin']
 
 
 class RotationRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     overlap_seconds: NotRequired[int]
     your_password: NotRequired[str]
@@ -1374,7 +1377,7 @@ class SavedSearch(TypedDict):
 
 
 class SavedSearchInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     name: str
     search: str
@@ -1431,7 +1434,7 @@ Scope: TypeAlias = Literal['read', 'submit', 'manage', 'operate']
 
 
 class SecretInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     value: str
 
@@ -1440,7 +1443,7 @@ SecretScope: TypeAlias = Literal['user', 'tenant']
 
 
 class SecretUse(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
+    """A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -1449,7 +1452,7 @@ class SecretUse(TypedDict):
 
 
 class SecretUseRequest(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
+    """A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -1458,7 +1461,7 @@ class SecretUseRequest(TypedDict):
 
 
 class Sensitivity(TypedDict):
-    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
+    """Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending."""
 
     cpu: NotRequired[dict[str, float]]
     memory: NotRequired[dict[str, float]]
@@ -1477,7 +1480,7 @@ class SensitivityPoint(TypedDict):
 
 
 class SensitivityRequest(TypedDict):
-    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
+    """Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending."""
 
     cpu: NotRequired[dict[str, float] | None]
     memory: NotRequired[dict[str, float] | None]
@@ -1520,7 +1523,7 @@ SeverityEnum: TypeAlias = Literal['info', 'warning', 'error']
 
 
 class Sharing(TypedDict):
-    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing."""
+    """Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any."""
 
     affinity: NotRequired[str | None]
     anti_affinity: NotRequired[str | None]
@@ -1531,7 +1534,7 @@ SharingEnum: TypeAlias = Literal['never', 'measured', 'free']
 
 
 class SharingRequest(TypedDict):
-    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing."""
+    """Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any."""
 
     affinity: NotRequired[str | None]
     anti_affinity: NotRequired[str | None]
@@ -1559,7 +1562,7 @@ class ShortResourcesRequest(TypedDict):
 
 
 class SignInRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     username: str
     password: str
@@ -1580,7 +1583,7 @@ StopCauseEnum: TypeAlias = Literal['preempted', 'migrated', 'resized', 'drained'
 
 
 class StoredArchive(TypedDict):
-    """A working folder that was uploaded."""
+    """An uploaded working folder."""
 
     archive: str
     bytes: int
@@ -1594,7 +1597,7 @@ TagConstraintScopeEnum: TypeAlias = Literal['node', 'rack', 'cluster']
 
 
 class TakeInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     virtual_cluster: str
 
@@ -1673,7 +1676,7 @@ class TenantFairness(TypedDict):
 
 
 class TenantInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     name: str
     title: NotRequired[str]
@@ -1736,7 +1739,7 @@ class Token(TypedDict):
 
 
 class TokenInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     name: str
     scopes: NotRequired[list[Scope]]
@@ -1754,21 +1757,21 @@ TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'jo
 
 
 class Topology(TypedDict):
-    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+    """Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference."""
 
     level: LevelEnum
     required: NotRequired[bool]
 
 
 class TopologyRequest(TypedDict):
-    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+    """Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference."""
 
     level: LevelEnum
     required: NotRequired[bool | None]
 
 
 class TourInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     seen: bool
 
@@ -1777,14 +1780,14 @@ TransferKind: TypeAlias = Literal['grant', 'allowance', 'taken_back', 'payment',
 
 
 class Trial(TypedDict):
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+    """A short run of rank 0 alone, which must succeed before the whole gang starts."""
 
     seconds: float
     gpus: NotRequired[int]
 
 
 class TrialRequest(TypedDict):
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+    """A short run of rank 0 alone, which must succeed before the whole gang starts."""
 
     seconds: str | float
     gpus: NotRequired[int | None]
@@ -1834,7 +1837,7 @@ class UsageSubscriptionAnswer(TypedDict):
 
 
 class UsageSubscriptionInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     tenant: NotRequired[str | None]
     period: ReportPeriod | NullEnum | None
@@ -1860,7 +1863,7 @@ class UserBudgetTerms(TypedDict):
 
 
 class UserInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     username: str
     email: NotRequired[str]
@@ -1870,7 +1873,7 @@ class UserInputRequest(TypedDict):
 
 
 class UserQuotaInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     gpus: NotRequired[int | None]
     cpus: NotRequired[float | None]
@@ -1962,7 +1965,7 @@ class Webhook(TypedDict):
 
 
 class WebhookInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     tenant: NotRequired[str | None]
     url: str
@@ -1972,7 +1975,7 @@ class WebhookInputRequest(TypedDict):
 
 
 class WeightedTenantRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     tenant: str
     weight: NotRequired[float]
@@ -1993,7 +1996,7 @@ WhenEnum: TypeAlias = Literal['succeeded', 'ended', 'failed', 'started']
 
 
 class WindowInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     reason: str
     starts_at: str
@@ -2006,7 +2009,7 @@ WindowState: TypeAlias = Literal['announced', 'draining', 'open', 'over', 'cance
 
 
 class Advice(TypedDict):
-    """Which cells each virtual cluster should get, by what its jobs would have waited with them."""
+    """Advice on the cells of each virtual cluster, judged by the waiting times of its jobs with them."""
 
     id: str
     state: WhatIfState
@@ -2043,7 +2046,7 @@ class Anomaly(TypedDict):
 
 
 class Artefact(TypedDict):
-    """What a job's checkpoint folder, or a folder in it, holds under one name."""
+    """One entry of a job's checkpoint folder or a subfolder."""
 
     name: str
     path: str
@@ -2097,7 +2100,7 @@ class AwaitedRequest(TypedDict):
 
 
 class BudgetInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     amount: float
     unit: NotRequired[UnitEnum]
@@ -2157,7 +2160,7 @@ class CellDocumentRequest(TypedDict):
 
 
 class CellNode(TypedDict):
-    """In GPUs: gpus = free + used + opportunistic + bad."""
+    """A cell, with counts of GPUs: gpus = free + used + opportunistic + bad."""
 
     gpus: int
     free: int
@@ -2196,7 +2199,7 @@ class CellsProposal(TypedDict):
 
 
 class ChainSummary(TypedDict):
-    """In GPUs: gpus = free + used + opportunistic + bad."""
+    """A cell, with counts of GPUs: gpus = free + used + opportunistic + bad."""
 
     gpus: int
     free: int
@@ -2300,7 +2303,7 @@ class Elastic(TypedDict):
 
 
 class ElasticitySavings(TypedDict):
-    """The jobs submitted within the last days, simulated as declared and each at its own number of GPUs."""
+    """Simulation of the jobs of the last days: as declared, and each at its own number of GPUs."""
 
     id: str
     state: WhatIfState
@@ -2439,7 +2442,7 @@ class GpuModels(TypedDict):
 
 
 class GpuSharer(TypedDict):
-    """A job that has a shared GPU; the fields that identify it are null for a viewer who may not see it."""
+    """A job on a shared GPU. Fields that identify it are null for viewers who may not see it."""
 
     id: int | None
     name: str | None
@@ -2483,7 +2486,7 @@ class Invitation(TypedDict):
 
 
 class InvitationInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     role: Role
     email: NotRequired[str]
@@ -2658,7 +2661,7 @@ class Member(TypedDict):
 
 
 class MemberInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     role: Role
 
@@ -2956,7 +2959,7 @@ class PaginatedWebhookList(TypedDict):
 
 
 class PatchedClusterSettingsChangeRequest(TypedDict):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     spare_policy_plugin: NotRequired[ChosenPluginRequest]
     spare_placer_plugin: NotRequired[ChosenPluginRequest]
@@ -2971,7 +2974,7 @@ class PatchedClusterSettingsChangeRequest(TypedDict):
 
 
 class PatchedWebhookChangeRequest(TypedDict):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     url: NotRequired[str]
     title: NotRequired[str]
@@ -3054,7 +3057,10 @@ class RoundDetail(TypedDict):
 
 
 class RuleInputRequest(TypedDict):
-    """To lend: lot, idle_seconds and lend_seconds. To borrow: most_gpus, waiting_seconds, gpu_models."""
+    """
+    A market rule. To lend, give lot, idle_seconds and lend_seconds. To borrow, give most_gpus,
+    waiting_seconds and gpu_models.
+    """
 
     virtual_cluster: str
     kind: RuleKind
@@ -3226,7 +3232,7 @@ class VirtualCluster(TypedDict):
 
 
 class VirtualClusterChangeRequest(TypedDict):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     title: NotRequired[str]
     policy_plugin: NotRequired[ChosenPluginRequest]
@@ -3244,7 +3250,7 @@ class VirtualClusterChangeRequest(TypedDict):
 
 
 class VirtualClusterInputRequest(TypedDict):
-    """What is left out takes its default."""
+    """A virtual cluster to create. Fields that are left out take their defaults."""
 
     title: NotRequired[str]
     policy_plugin: NotRequired[ChosenPluginRequest]
@@ -3297,7 +3303,7 @@ class WhatIf(TypedDict):
 
 
 class WholeAdvice(TypedDict):
-    """The same with what could be put in force."""
+    """Advice, with the specification that it proposes."""
 
     id: str
     state: WhatIfState
@@ -3329,7 +3335,10 @@ class Why(TypedDict):
 
 
 class Anomalies(TypedDict):
-    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed."""
+    """
+    Comparison of a virtual cluster's guaranteed jobs here and in a private cluster of its guaranteed
+    GPUs.
+    """
 
     virtual_cluster: str
     state: AnomaliesStateEnum
@@ -3590,7 +3599,7 @@ class JobSubmitRequest(TypedDict):
 
 
 class JobTemplateInputRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     summary: NotRequired[str]
     spec: JobSpecRequest
@@ -3698,7 +3707,7 @@ class PaginatedVirtualClusterList(TypedDict):
 
 
 class WhatIfQuestionRequest(TypedDict):
-    """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
+    """One or more of: changes of a waiting job, the specification of a new job, changes of the cluster."""
 
     job: NotRequired[int]
     changes: NotRequired[JobChangesRequest]

@@ -93,7 +93,9 @@ class Line:
 
     def _end_of(self, error: ConnectionClosed) -> AllotError:
         if self.socket.close_code == NOT_SIGNED_IN:
-            return NotSignedIn("This token is not valid (any more).", status=401, code="not_signed_in")
+            return NotSignedIn(
+                "This token is not valid, or no longer valid.", status=401, code="not_signed_in"
+            )
         return Unreachable(f"The connection to {self.url} was lost.", url=self.url)
 
 

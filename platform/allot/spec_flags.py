@@ -89,7 +89,7 @@ class SpecFlag:
                 return list(given)
             case "text" if self.path[-1] in _SIZES and given.strip().isdecimal() and int(given):
                 raise WrongUse(
-                    f"{self.names[0]} {given} does not say of what: write {given}MiB or {given}GiB"
+                    f"{self.names[0]} {given} has no unit: write {given}MiB or {given}GiB"
                     f" ({given}B for bytes)."
                 )
         return given

@@ -24,7 +24,7 @@ def is_span(text: str) -> bool:
 def span_seconds(text: str, option: str) -> float:
     """Return how long `1h30m` is; `option` names what was wrong."""
     if not _SPAN.fullmatch(text):
-        raise WrongUse(f"{option}: {text!r} is no length of time; give one such as 30m, 2h or 1d12h.")
+        raise WrongUse(f"{option}: {text!r} is not a duration; expected one such as 30m, 2h or 1d12h.")
     seconds = sum(float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
     if seconds > _LONGEST_SECONDS:
         raise WrongUse(f"{option}: {text} is longer than a year.")
@@ -43,7 +43,7 @@ def instant(text: str, option: str, *, after: datetime | None = None) -> datetim
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise WrongUse(
-            f"{option}: {text!r} is no time; give one such as 2h, 1d12h or 2026-12-01T18:00."
+            f"{option}: {text!r} is not a time; expected one such as 2h, 1d12h or 2026-12-01T18:00."
         ) from None
 
 
@@ -63,6 +63,6 @@ def past(text: str, option: str) -> datetime:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise WrongUse(
-            f"{option}: {text!r} is no time; give one such as 7d (that long ago), today, yesterday or"
+            f"{option}: {text!r} is not a time; expected one such as 7d (that long ago), today, yesterday or"
             " 2026-12-01T18:00."
         ) from None

@@ -162,7 +162,7 @@ class Transport:
         except ValueError as error:
             # Not even the server could say so.
             problem = "a number is infinite or none at all, or a text has a broken character"
-            raise WrongUse(f"This can not be sent: {problem}.") from error
+            raise WrongUse(f"This cannot be sent: {problem}.") from error
         except (httpx.InvalidURL, httpx.DecodingError) as error:
             raise Unreachable(f"Cannot talk to {self.url}: {error}.", url=self.url) from error
         if answer.is_success:

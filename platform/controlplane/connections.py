@@ -129,7 +129,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.body_since is not None and not self.flow.read_paused:
             allowed = BODY_SECONDS + self.body_bytes / BODY_BYTES_PER_SECOND
             if now - self.body_since > allowed:
-                self.refuse(408, "too_slow", "The body did not come fast enough.")
+                self.refuse(408, "too_slow", "The body arrived too slowly.")
                 return
         if not self.is_taken(now):
             # What is left cannot be said to such a reader. One that reads on sees that there is more.

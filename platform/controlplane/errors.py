@@ -133,4 +133,6 @@ def handler500(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return error_response("not_allowed", f"{reason} Send the X-CSRFToken that GET /session told.", 403)
+    return error_response(
+        "not_allowed", f"{reason} Send the header X-CSRFToken with the csrf_token of GET /session.", 403
+    )

@@ -96,7 +96,7 @@ class NewestFirst(BasePagination):
         if not (re.fullmatch(r"[0-9]{1,3}", text) and 1 <= int(text) <= self.max_page_size):
             expected = f"a whole number from 1 to {self.max_page_size}"
             raise Invalid(
-                "page_size is wrong.", [FieldError("page_size", f"{text!r} does not fit", expected)]
+                "page_size is wrong.", [FieldError("page_size", f"{text!r} is out of range", expected)]
             )
         return int(text)
 
@@ -114,8 +114,8 @@ class NewestFirst(BasePagination):
                 row_id = int(digits)
             return Cursor(direction == "after", self._field(queryset).to_python(value), row_id)
         except (ValueError, ValidationError):
-            expected = "what 'next' or 'previous' of an earlier page held"
-            wrong = FieldError("cursor", f"{text!r} is not one", expected)
+            expected = "the cursor in 'next' or 'previous' of another page"
+            wrong = FieldError("cursor", f"{text!r} is not a cursor", expected)
             raise Invalid("cursor is wrong.", [wrong]) from None
 
     def _link(self, direction: str, row: Model, columns: Sequence[str]) -> str:
@@ -128,13 +128,15 @@ class NewestFirst(BasePagination):
             {
                 "name": "cursor",
                 "in": "query",
-                "description": "From `next` or `previous` of an earlier page.",
+                "description": (
+                    "Position in the list: the `cursor` in `next` or `previous` of another page."
+                ),
                 "schema": {"type": "string"},
             },
             {
                 "name": "page_size",
                 "in": "query",
-                "description": "Results in one page.",
+                "description": "Maximum number of results in a page.",
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
@@ -145,7 +147,11 @@ class NewestFirst(BasePagination):
         ]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        link = {"type": "string", "nullable": True, "description": "Address of that page; null when none."}
+        link = {
+            "type": "string",
+            "nullable": True,
+            "description": "Address of that page; null if there is none.",
+        }
         return {
             "type": "object",
             "required": ["results", "next", "previous"],
@@ -169,8 +175,8 @@ class ByPosition(NewestFirst):
     def _start(self, request: Request) -> int:
         text = request.query_params.get("cursor") or "0"
         if not re.fullmatch(r"[0-9]{1,9}", text):
-            expected = "what 'next' or 'previous' of an earlier page held"
-            raise Invalid("cursor is wrong.", [FieldError("cursor", f"{text!r} is not one", expected)])
+            expected = "the cursor in 'next' or 'previous' of another page"
+            raise Invalid("cursor is wrong.", [FieldError("cursor", f"{text!r} is not a cursor", expected)])
         return int(text)
 
     def _position(self, position: int) -> str:

@@ -51,26 +51,26 @@ EDITION_MADE_FROM = OpenApiParameter(
     name="If-Match",
     location=OpenApiParameter.HEADER,
     type=str,
-    description="The ETag of the edition that you read; 412 where there is another one by now.",
+    description="ETag of the version that you read. If the object has changed since, the answer is 412.",
 )
 
 
 class FieldErrorSchema(serializers.Serializer[Mapping[str, object]]):
-    field = serializers.CharField(help_text="Dotted path, such as tasks.0.resources.gpu.")
+    field = serializers.CharField(help_text="Dotted path of the field, such as tasks.0.resources.gpu.")
     problem = serializers.CharField()
-    expected = serializers.CharField(help_text="What would be right; may be empty.")
+    expected = serializers.CharField(help_text="What a correct value would be; may be empty.")
 
     class Meta:
         ref_name = "FieldError"
 
 
 class ErrorSchema(serializers.Serializer[Mapping[str, object]]):
-    type = serializers.CharField(help_text="Where the code is explained, relative to the server.")
-    title = serializers.CharField(help_text="What is the same for every error of the code.")
-    status = serializers.IntegerField(help_text="The status of the answer.")
-    detail = serializers.CharField(help_text="What is wrong this time, in a sentence or two for a person.")
-    code = serializers.CharField(help_text="For programs: invalid, not_found or quota_exceeded, for example.")
-    fields = FieldErrorSchema(many=True, help_text="The wrong fields; empty when it is not about fields.")  # type: ignore[assignment]
+    type = serializers.CharField(help_text="Address of the explanation of the code, relative to the server.")
+    title = serializers.CharField(help_text="Title of the code, the same for each error of that code.")
+    status = serializers.IntegerField(help_text="HTTP status of the answer.")
+    detail = serializers.CharField(help_text="The problem with this request, in one or two sentences.")
+    code = serializers.CharField(help_text="Code for programs, such as invalid, not_found or quota_exceeded.")
+    fields = FieldErrorSchema(many=True, help_text="The wrong fields; empty if there are none.")  # type: ignore[assignment]
 
     class Meta:
         ref_name = "Error"
@@ -140,19 +140,19 @@ class Schema(AutoSchema):
         return dict(sorted(bodies.items()))
 
     def _errors(self) -> dict[int, str]:
-        errors = {400: "Malformed, or wrong fields."}
+        errors = {400: "The request is malformed or has wrong fields."}
         if self._is_public():
             errors |= {401: "Wrong username or password.", 429: "Too many wrong passwords; see Retry-After."}
         else:
-            refused = f"Your role, or your token, does not allow it.{self._scope()}"
+            refused = f"Your role or your token does not allow it.{self._scope()}"
             errors |= {401: "Not signed in.", 403: refused}
             errors[429] = "Too many requests are under way; see Retry-After."
         errors[404] = "Not found, or you may not see it."
-        errors[406] = "The answer is of no type that Accept names."
+        errors[406] = "No type in the Accept header is available."
         if self.method in ("POST", "PUT", "PATCH", "DELETE"):
-            errors |= {409: "The state of the thing, or a quota, does not allow it."}
+            errors |= {409: "The state of the object, or a quota, does not allow it."}
         if isinstance(self.view, Edited) and self.method in CHANGES:
-            errors[412] = "It was changed since you read what If-Match names."
+            errors[412] = "The object has changed since you read the version that If-Match names."
         if self.method in ("POST", "PUT", "PATCH"):
             errors |= {413: "The body is too large.", 415: "The body is not application/json."}
         if self._takes_password():

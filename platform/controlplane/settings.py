@@ -166,9 +166,9 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Allotment API",
     "VERSION": "1",
     "DESCRIPTION": (
-        "One GPU cluster, many tenants. Errors are `{error, message, fields}`; lists use cursors. "
-        "Whatever is asked, what is too long is refused before it is read: a body with 413, an address "
-        "with 414, headers with 431."
+        "A multi-tenant scheduler for GPU clusters. Errors are problem details (RFC 9457) with `code` and "
+        "`fields`. Lists are paginated by cursors. A request that is too long is refused before it is read: "
+        "a body with 413, an address with 414, headers with 431."
     ),
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,

@@ -106,9 +106,14 @@ LONGEST_DRAIN_SECONDS = 366 * 86_400
 
 class DrainInput(StrictSerializer):
     deadline_seconds = serializers.FloatField(
-        required=False, min_value=0, max_value=LONGEST_DRAIN_SECONDS, help_text="From now; 0: at once."
+        required=False,
+        min_value=0,
+        max_value=LONGEST_DRAIN_SECONDS,
+        help_text="Seconds from now until the jobs are moved away; 0: at once.",
     )
-    until = serializers.DateTimeField(required=False, help_text="An instant, in place of deadline_seconds.")
+    until = serializers.DateTimeField(
+        required=False, help_text="Time at which the jobs are moved away, instead of deadline_seconds."
+    )
     why = serializers.CharField(required=False, allow_blank=True, max_length=300, default="")
 
 
@@ -117,9 +122,10 @@ class NodeDrain(APIView):
 
     @extend_schema(request=DrainInput, responses={200: schemas.Node})
     def post(self, request: Request, name: str) -> Response:
-        """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
+        """Drain a node: move its jobs away, each with its grace period, at once or at a deadline. For
+        operators.
 
-        Until the deadline they go on, and only what will have ended by then is started there.
+        Until the deadline its jobs go on, and only jobs that will end before it start there.
         """
         by = viewer(request)
         by.require_operator()

@@ -30,9 +30,10 @@ class WhatIfs(APIView):
 
     @extend_schema(request=schemas.WhatIfQuestion, responses={202: schemas.WhatIf})
     def post(self, request: Request) -> Response:
-        """Ask what would become of the queue if a waiting job were another one, if a new job came, or (for
-        operators) if the cluster were another one. Changes nothing. Each user may ask 10 questions a minute
-        (else 429); answers are kept for an hour."""
+        """Predict the queue after a change. The change concerns a waiting job, a new job or (for operators)
+        the cluster. Changes nothing. Each user may ask 10 questions a minute (else 429). Answers are kept for
+        an hour.
+        """
         by = viewer(request)
         return Response(represented(ask(viewer=by, body=request.data), by), status=202)
 
@@ -40,55 +41,68 @@ class WhatIfs(APIView):
 class WhatIfDetail(APIView):
     @extend_schema(responses=schemas.WhatIf)
     def get(self, request: Request, question_id: UUID) -> Response:
-        """One's own question and, once its state is done, its answer. Jobs of others are counted only."""
+        """Get your own question and, when its state is done, its answer. Other users' jobs are only
+        counted."""
         by = viewer(request)
         return Response(represented(question_get(by, question_id), by))
 
 
 class JobRunTime(serializers.Serializer[Mapping[str, object]]):
-    declared_seconds = serializers.FloatField(allow_null=True, help_text="The estimate of its specification.")
+    declared_seconds = serializers.FloatField(
+        allow_null=True, help_text="Estimate in its specification, in seconds."
+    )
     measured_seconds = serializers.FloatField(
         allow_null=True,
-        help_text="What its steps tell, in all and at its own size; null: too few yet, or they make no sense."
-        " Rounds use it instead of the estimate.",
+        help_text=(
+            "Total run time at its own size, estimated from its steps, in seconds; null: too few "
+            "steps yet, or they are inconsistent. Rounds use it instead of the declared estimate."
+        ),
     )
     gpu_model = serializers.CharField(
         allow_blank=True,
-        help_text="The model on which that holds; empty: any, as no throughput is known.",
+        help_text="GPU model for which the estimate holds; empty: any, as no throughput is known.",
     )
     differs = serializers.BooleanField(
-        help_text="Declared and measured are apart by more than a fifth of what is measured."
+        help_text=(
+            "Whether the declared and the measured run time differ by more than a fifth of the measured one."
+        )
     )
-    outlasts_limit = serializers.BooleanField(help_text="What is measured is longer than its time limit.")
+    outlasts_limit = serializers.BooleanField(
+        help_text="Whether the measured run time exceeds its time limit."
+    )
     usual_seconds = serializers.FloatField(
         allow_null=True,
-        help_text="How long the latest jobs like it ran on average; null: too few have ended.",
+        help_text="Mean run time of the latest similar jobs, in seconds; null: too few have ended.",
     )
     usual_by = serializers.ChoiceField(
         choices=[*LEVELS, ""],
-        help_text="Its user's jobs of the same application (else name) and size, of the same application, or"
-        " all of its user; empty: none.",
+        help_text=(
+            "Which jobs count as similar: this user's jobs of the same application (or name) and "
+            "size, those of the same application, or all jobs of the user; empty: none."
+        ),
     )
-    usual_jobs = serializers.IntegerField(help_text="How many of them count.")
+    usual_jobs = serializers.IntegerField(help_text="Number of similar jobs used.")
     usual_error = serializers.FloatField(
         allow_null=True,
-        help_text="How far off such estimates were, in the middle, as a part of what came; null: none was"
-        " compared yet.",
+        help_text=(
+            "Median error of such estimates, relative to the actual run time; null: none was compared yet."
+        ),
     )
 
 
 class RunTimeOfJob(APIView):
     @extend_schema(responses=JobRunTime)
     def get(self, request: Request, job_id: int) -> Response:
-        """How long the job runs in all, as it was declared and as its own steps tell."""
+        """Show the job's total run time, as declared and as estimated from its own steps."""
         return Response(asdict(run_time_of(job_get(viewer(request), job_id))))
 
 
 class JobWhy(APIView):
     @extend_schema(responses=schemas.Why)
     def get(self, request: Request, job_id: int) -> Response:
-        """Say why the job waits, the most decisive reason first, where it stands in its queue, and when it
-        will probably start."""
+        """Show why a job waits: the reasons (most decisive first), its place in the queue and its predicted
+        start.
+        """
         job = job_get(viewer(request), job_id)
         explanation = Explanation.objects.filter(job=job).first()
         reasons = reasons_of(job)

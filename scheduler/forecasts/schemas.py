@@ -11,13 +11,18 @@ from scheduler.wiring.rest import FieldProblem
 
 
 class Prediction(serializers.Serializer[Mapping[str, object]]):
-    starts_at = serializers.DateTimeField(help_text="Expected start.")
-    earliest = serializers.DateTimeField(help_text="If jobs run as short as is likely.")
+    starts_at = serializers.DateTimeField(help_text="Predicted start.")
+    earliest = serializers.DateTimeField(help_text="Predicted start if jobs run as short as is likely.")
     latest = serializers.DateTimeField(
-        allow_null=True, help_text="If every job uses its whole time limit; null: more than 30 days ahead."
+        allow_null=True,
+        help_text="Predicted start if every job uses its whole time limit; null: more than 30 days ahead.",
     )
-    assumption = serializers.CharField(help_text='"if jobs run as long as ...".')
-    position = serializers.IntegerField(allow_null=True, help_text="In its queue; null: it starts at once.")
+    assumption = serializers.CharField(
+        help_text='Assumption of the prediction: "if jobs run as long as ...".'
+    )
+    position = serializers.IntegerField(
+        allow_null=True, help_text="Place in its queue; null: it starts at once."
+    )
     made_at = serializers.DateTimeField()
     round = serializers.IntegerField()
 
@@ -37,16 +42,18 @@ WHAT_IF_STATES = [state.value for state in WhatIfState]
 
 
 class JobChanges(serializers.Serializer[Mapping[str, object]]):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     gpus = serializers.IntegerField(
-        required=False, min_value=1, max_value=16, help_text="The GPUs of each replica, for jobs of one task."
+        required=False, min_value=1, max_value=16, help_text="GPUs of each replica, for jobs with one task."
     )
     replicas = serializers.IntegerField(required=False, min_value=1, max_value=256)
     gpu_models = serializers.JSONField(
-        required=False, help_text='"any", a model, or a list of models with the preferred first.'
+        required=False, help_text='"any", a GPU model, or a list of models in order of preference.'
     )
-    time_limit = serializers.JSONField(required=False, help_text='Seconds, or "30m", "2h", "1d12h".')
+    time_limit = serializers.JSONField(
+        required=False, help_text='Time limit in seconds, or as "30m", "2h" or "1d12h".'
+    )
     guarantee = serializers.ChoiceField(required=False, choices=job_schemas.GUARANTEES)
     priority = serializers.IntegerField(required=False, min_value=-100, max_value=100)
     virtual_cluster = serializers.CharField(required=False, max_length=63)
@@ -55,23 +62,29 @@ class JobChanges(serializers.Serializer[Mapping[str, object]]):
 class LargerGuarantee(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField(max_length=63)
     gpu_model = serializers.CharField(max_length=63)
-    more_gpus = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="On top of what it has.")
+    more_gpus = serializers.IntegerField(
+        min_value=1, max_value=1_000_000, help_text="Number of GPUs added to its guarantee, by model."
+    )
 
 
 class ClusterChanges(serializers.Serializer[Mapping[str, object]]):
-    drain = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
-    add_back = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
+    drain = serializers.ListField(required=False, child=serializers.CharField(), help_text="Names of nodes.")
+    add_back = serializers.ListField(
+        required=False, child=serializers.CharField(), help_text="Names of nodes."
+    )
     enlarge = LargerGuarantee(required=False, many=True)
 
 
 class WhatIfQuestion(serializers.Serializer[Mapping[str, object]]):
-    """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
+    """One or more of: changes of a waiting job, the specification of a new job, changes of the cluster."""
 
     job = serializers.IntegerField(required=False)
     changes = JobChanges(required=False)
-    tenant = serializers.CharField(required=False, help_text="Of `spec`; needed by members of several.")
+    tenant = serializers.CharField(
+        required=False, help_text="Tenant of `spec`. Required if you are a member of several."
+    )
     spec = job_schemas.JobSpec(required=False)
-    cluster = ClusterChanges(required=False, help_text="For operators.")
+    cluster = ClusterChanges(required=False, help_text="Changes of the cluster. For operators.")
 
 
 class StartForecast(serializers.Serializer[Mapping[str, object]]):
@@ -83,9 +96,11 @@ class StartForecast(serializers.Serializer[Mapping[str, object]]):
 
 
 class WhatIfEffect(serializers.Serializer[Mapping[str, object]]):
-    job = serializers.IntegerField(allow_null=True, help_text="Null: the job that is not submitted yet.")
+    job = serializers.IntegerField(
+        allow_null=True, help_text="Number of the job; null: the job that is not submitted yet."
+    )
     name = serializers.CharField()
-    runs_now = serializers.BooleanField(help_text="It runs as things are, and would have to wait.")
+    runs_now = serializers.BooleanField(help_text="Whether it runs now and would have to wait.")
     before = StartForecast(allow_null=True)
     after = StartForecast(allow_null=True)
 
@@ -100,10 +115,10 @@ class WhatIf(serializers.Serializer[Mapping[str, object]]):
     made_at = serializers.DateTimeField(allow_null=True)
     round = serializers.IntegerField(allow_null=True)
     assumption = serializers.CharField(allow_blank=True)
-    subjects = WhatIfEffect(many=True, help_text="The jobs that the question is about.")
-    later = WhatIfEffect(many=True, help_text="The asker's jobs that start later because of it, at most 100.")
-    sooner = WhatIfEffect(many=True, help_text="Those that start sooner, at most 100.")
+    subjects = WhatIfEffect(many=True, help_text="Jobs that the question is about.")
+    later = WhatIfEffect(many=True, help_text="Your jobs that would start later, at most 100.")
+    sooner = WhatIfEffect(many=True, help_text="Your jobs that would start sooner, at most 100.")
     later_count = serializers.IntegerField()
     sooner_count = serializers.IntegerField()
-    others_later = serializers.IntegerField(help_text="Jobs of others that start later.")
-    others_sooner = serializers.IntegerField(help_text="Jobs of others that start sooner.")
+    others_later = serializers.IntegerField(help_text="Number of other users' jobs that would start later.")
+    others_sooner = serializers.IntegerField(help_text="Number of other users' jobs that would start sooner.")

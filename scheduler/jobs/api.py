@@ -30,7 +30,7 @@ from tenants.selectors import viewer
 
 
 class Jobs(RepresentedList):
-    """The jobs of the caller's tenants, the newest first unless `sort` says otherwise; operators see all."""
+    """List the jobs of the caller's tenants, newest first unless `sort` is given; operators see all."""
 
     scope = Scope.SUBMIT
     queryset = Job.objects.none()
@@ -51,7 +51,7 @@ class Jobs(RepresentedList):
 
     @extend_schema(request=schemas.JobSubmit, responses={201: schemas.Job})
     def post(self, request: Request) -> Response:
-        """Submit a job. What could never run is refused, with the nearest that could."""
+        """Submit a job. A job that could never run is refused; the error names the nearest that could."""
         tenant, spec = tenant_and_rest(request.data)
         job = services.job_submit(viewer=viewer(request), tenant=tenant, spec=spec)
         return created(request, new_job(job), job.id)
@@ -63,13 +63,13 @@ class JobDetail(Edited):
 
     @extend_schema(responses=schemas.Job)
     def get(self, request: Request, job_id: int) -> Response:
-        """One job, with its newest attempt and the reasons why it waits."""
+        """Get one job, with its newest attempt and the reasons why it waits."""
         job = job_get(viewer(request), job_id)
         return Response(representations.jobs([job.id])[0])
 
     @extend_schema(request=schemas.JobChange, responses=schemas.Job)
     def patch(self, request: Request, job_id: int) -> Response:
-        """Change a job that has not ended. 409 for what can not be changed while it has GPUs."""
+        """Change a job that has not ended. 409 for fields that cannot change while it has GPUs."""
         by = viewer(request)
         job = job_get(by, job_id)
         by.require(job.tenant, Role.MEMBER)
@@ -82,7 +82,7 @@ class JobDetail(Edited):
 class JobDependencies(APIView):
     @extend_schema(responses=schemas.JobDependencies)
     def get(self, request: Request, job_id: int) -> Response:
-        """Which other jobs it waits for, and which wait for it."""
+        """List the jobs that a job waits for, and the jobs that wait for it."""
         job = job_get(viewer(request), job_id)
         dependents, count = dependents_of(job)
         return Response(
@@ -97,7 +97,7 @@ class JobDependencies(APIView):
 class JobInputWorkers(APIView):
     @extend_schema(responses=schemas.JobInputWorkers)
     def get(self, request: Request, job_id: int) -> Response:
-        """The input workers that the platform runs for it, and how much its trainer waits for them."""
+        """Show the input workers of a job, and how long its trainer waits for them."""
         return Response(representations.input_workers(job_get(viewer(request), job_id)))
 
 
@@ -114,7 +114,7 @@ class JobCancel(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
-        """End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already."""
+        """Cancel a job: end it if it waits, stop it if it runs. 409 if it has already ended otherwise."""
         return _action(request, job_id, services.job_cancel)
 
 
@@ -123,7 +123,7 @@ class JobHold(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
-        """Keep a waiting job from starting."""
+        """Hold a waiting job: it starts only after it is released."""
         return _action(request, job_id, services.job_hold)
 
 
@@ -132,7 +132,7 @@ class JobRelease(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
-        """Let a held job be considered again."""
+        """Release a held job, so that it can start."""
         return _action(request, job_id, services.job_release)
 
 
@@ -141,7 +141,7 @@ class JobRequeue(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Job})
     def post(self, request: Request, job_id: int) -> Response:
-        """Stop a running job, checkpoint included, and let it wait again. 409 when it does not run."""
+        """Requeue a running job: it writes a checkpoint, stops and waits again. 409 if it is not running."""
         return _action(request, job_id, job_requeue)
 
 
@@ -157,7 +157,7 @@ def tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
 
 
 class JobEvents(ListAPIView[Any]):
-    """What happened to a job, the newest first."""
+    """List the events of a job, newest first."""
 
     queryset = Event.objects.none()
     serializer_class = event_schemas.Event

@@ -62,7 +62,7 @@ class JobsCounts(GenericAPIView[Job]):
 
     @extend_schema(responses=schemas.JobCounts, filters=True)
     def get(self, request: Request) -> Response:
-        """Count the visible jobs by state, under the same filters as the list."""
+        """Count the visible jobs by state, with the filters of the list."""
         jobs = self.filter_queryset(jobs_visible(viewer(request)))
         counts = {state.value: Count("id", filter=Q(state=state)) for state in JobState}
         return Response(jobs.aggregate(**counts))
@@ -102,8 +102,9 @@ class JobsExport(GenericAPIView[Job]):
 
     @extend_schema(parameters=[FileQuery], responses=FILE_ANSWERS, filters=True)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same jobs as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
-        says."""
+        """Export the jobs as CSV or Parquet, oldest first. At most the newest 100,000 are exported; the file
+        states if there are more.
+        """
         jobs = self.filter_queryset(jobs_visible(viewer(request)))
         return exported(request, "jobs", jobs.only("id"), EXPORTED, _represented)
 
@@ -118,10 +119,10 @@ class JobsActions(APIView):
 
     @extend_schema(request=schemas.JobsAction, responses={200: schemas.JobsActionAnswer})
     def post(self, request: Request) -> Response:
-        """Cancel, hold, release, requeue or update all jobs under a filter, or only count them.
+        """Cancel, hold, release, requeue or update all jobs that match a filter, or only count them.
 
-        Waiting jobs are cancelled all at once. Any other action changes at most 200 jobs in one request:
-        repeat it while `remaining` is more than 0 and `jobs` is not 0.
+        All matching jobs that wait are cancelled at once. Any other action changes at most 200 jobs in one
+        request: repeat it while `remaining` is more than 0 and `jobs` is not 0.
         """
         given = schemas.JobsAction(data=request.data)
         given.is_valid(raise_exception=True)

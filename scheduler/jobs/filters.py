@@ -26,42 +26,61 @@ class JobFilter(filters.FilterSet):
     state = CommaSeparatedChoices(choices=_STATES, help_text="One or more states, separated by commas.")
     tenant = filters.CharFilter(field_name="tenant__name")
     virtual_cluster = filters.CharFilter(field_name="virtual_cluster__name")
-    q = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Part of the name.")
+    q = filters.CharFilter(
+        field_name="name", lookup_expr="icontains", help_text="Only names that contain this text."
+    )
     guarantee = filters.ChoiceFilter(
         method="by_guarantee", choices=[(GUARANTEED, GUARANTEED), (OPPORTUNISTIC, OPPORTUNISTIC)]
     )
-    gpu_model = filters.CharFilter(method="by_gpu_model", help_text="Asks for this model, or is on it now.")
+    gpu_model = filters.CharFilter(
+        method="by_gpu_model", help_text="Only jobs that ask for this GPU model, or run on it now."
+    )
     submitted_by = filters.CharFilter(field_name="submitted_by__username")
-    name = filters.CharFilter(field_name="name", help_text="The whole name.")
-    label = filters.CharFilter(method="by_label", help_text='A label, "team=vision", or its name, "team".')
-    id = CommaSeparatedIds(field_name="id", help_text="Numbers of jobs, separated by commas.")
+    name = filters.CharFilter(field_name="name", help_text="Only jobs with exactly this name.")
+    label = filters.CharFilter(
+        method="by_label",
+        help_text='Only jobs with this label ("team=vision"), or with any label of this name ("team").',
+    )
+    id = CommaSeparatedIds(field_name="id", help_text="Only jobs with these numbers, separated by commas.")
 
     array = filters.NumberFilter(
-        field_name="array_id", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="Its tasks."
+        field_name="array_id",
+        min_value=0,
+        max_value=2**63 - 1,
+        decimal_places=0,
+        help_text="Only tasks of the array with this number.",
     )
     serves = filters.NumberFilter(
         field_name="serves__job_id",
         min_value=0,
         max_value=2**63 - 1,
         decimal_places=0,
-        help_text="The input workers of this job, which are in no other list.",
+        help_text="Only input workers of this job. No other list contains them.",
     )
     fold = filters.BooleanFilter(
-        method="unchanged", help_text="One row for each array: the first task under the other filters."
+        method="unchanged",
+        help_text="Return one row for each array: the first task that matches the other filters.",
     )
 
-    since = InstantFilter(method="by_since", help_text="Has not ended before.")
-    until = InstantFilter(field_name="submitted_at", lookup_expr="lt", help_text="Was submitted before.")
+    since = InstantFilter(method="by_since", help_text="Only jobs that had not ended by this time.")
+    until = InstantFilter(
+        field_name="submitted_at",
+        lookup_expr="lt",
+        help_text="Only jobs that were submitted before this time.",
+    )
     submitted_since = InstantFilter(field_name="submitted_at", lookup_expr="gte")
     submitted_until = InstantFilter(field_name="submitted_at", lookup_expr="lt")
     started_since = InstantFilter(
-        field_name="started_at", method="at_or_after", help_text="By its first start."
+        field_name="started_at",
+        method="at_or_after",
+        help_text="Only jobs whose first start is at or after this time.",
     )
     started_until = InstantFilter(field_name="started_at", method="before")
     ended_since = InstantFilter(field_name="ended_at", method="at_or_after")
     ended_until = InstantFilter(field_name="ended_at", method="before")
     failure = filters.CharFilter(
-        method="by_failure", help_text="A class of failures, such as import_error, of one of its attempts."
+        method="by_failure",
+        help_text="Only jobs with an attempt of this failure class, such as import_error.",
     )
 
     class Meta:
@@ -123,7 +142,7 @@ class JobListFilter(JobFilter):
     sort = filters.ChoiceFilter(
         method="by_sort",
         choices=[(f"{sign}{name}",) * 2 for name in _SORTS for sign in ("", "-")],
-        help_text='By what, "-" before it for the largest or latest first. Default: -submitted.',
+        help_text='Sort by this field; with "-" before it, the largest or latest first. Default: -submitted.',
     )
 
     def by_sort(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:

@@ -30,22 +30,22 @@ _LONGEST_LABEL_CHARACTERS = 63
 class GroupsQuery(serializers.Serializer[Mapping[str, object]]):
     by = serializers.RegexField(
         rf"^({'|'.join(_BY)}|{_LABEL}.{{1,{_LONGEST_LABEL_CHARACTERS}}})\Z",
-        help_text='"array", "user" or "tenant"; "label:team": by the values of that label.',
+        help_text='Group by "array", "user" or "tenant", or by the values of a label, such as "label:team".',
         error_messages={"invalid": "is not something by which jobs are grouped"},
     )
 
 
 class JobGroup(JobCounts):
-    """Jobs that have something in common: how many in each state, how many GPUs, and from when to when."""
+    """A group of jobs: how many are in each state, their GPUs, and their first and last submission."""
 
     key = serializers.CharField(
         allow_null=True,
-        help_text="The array's number, or what the user, tenant or label is called; null: jobs without it.",
+        help_text="Number of the array, or name of the user, tenant or label value; null: jobs without one.",
     )
-    name = serializers.CharField(help_text="The name of one of its jobs, the last in the alphabet.")
+    name = serializers.CharField(help_text="Name of one of its jobs, the last in alphabetical order.")
     jobs = serializers.IntegerField()
-    gpus = serializers.IntegerField(help_text="What all of them ask for together.")
-    gpus_running = serializers.IntegerField(help_text="What those ask for that run.")
+    gpus = serializers.IntegerField(help_text="GPUs that all of its jobs ask for together.")
+    gpus_running = serializers.IntegerField(help_text="GPUs that its running jobs ask for.")
     first_submitted_at = serializers.DateTimeField()
     last_submitted_at = serializers.DateTimeField()
 
@@ -61,7 +61,7 @@ class JobsGroups(GenericAPIView[Job]):
 
     @extend_schema(parameters=[GroupsQuery], responses=JobGroup(many=True), filters=True)
     def get(self, request: Request) -> Response:
-        """Count the visible jobs by groups, under the filters of the list, the latest submission first."""
+        """Count the visible jobs by groups, latest submission first. The filters of the list apply."""
         jobs = self.filter_queryset(jobs_visible(viewer(request)))
         given = GroupsQuery(data=request.query_params)
         given.is_valid(raise_exception=True)

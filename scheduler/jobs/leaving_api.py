@@ -26,7 +26,7 @@ class UserDeactivate(APIView):
         ],
     )
     def post(self, request: Request, username: str) -> Response:
-        """Deactivate a user: sign-ins and tokens end at once. For operators.
+        """Deactivate a user: sessions and tokens end at once. For operators.
 
         Running jobs go on and waiting jobs are held until a person releases them, unless all are cancelled.
         """

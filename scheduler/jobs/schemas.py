@@ -70,7 +70,10 @@ class _JobSpecSchema(OpenApiSerializerExtension):
             whole["properties"] = {name: whole["properties"][name] for name in CHANGEABLE}
             del whole["required"]
         if isinstance(self.target, JobSubmit):
-            tenant = {"type": "string", "description": "Needed by members of several tenants."}
+            tenant = {
+                "type": "string",
+                "description": ("Tenant of the job. Required if you are a member of several."),
+            }
             whole["properties"] = {"tenant": tenant, **whole["properties"]}
         return whole
 
@@ -124,16 +127,19 @@ class JobsAction(StrictSerializer):
         help_text="At least one of the filters of GET /jobs, such as state, label or id.",
     )
     priority = serializers.IntegerField(
-        required=False, allow_null=True, help_text="For an update: their new priority."
+        required=False, allow_null=True, help_text="For an update: the new priority."
     )
     labels = serializers.DictField(
         child=serializers.CharField(allow_null=True, max_length=1_000),
         required=False,
-        help_text="For an update: labels to set; null removes one, and the others stay.",
+        help_text="For an update: labels to set. null removes a label; other labels stay.",
     )
-    dry_run = serializers.BooleanField(default=False, help_text="Only say how many there are.")
+    dry_run = serializers.BooleanField(default=False, help_text="Change nothing; return how many jobs match.")
     most = serializers.IntegerField(
-        required=False, allow_null=True, min_value=0, help_text="Refuse when more match than this."
+        required=False,
+        allow_null=True,
+        min_value=0,
+        help_text="Refuse the request if more jobs than this match.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -152,11 +158,19 @@ class ActionRefusal(serializers.Serializer[Mapping[str, object]]):
 
 
 class JobsActionAnswer(serializers.Serializer[Mapping[str, object]]):
-    jobs = serializers.IntegerField(help_text="Changed, or under way; or that would be.")
-    remaining = serializers.IntegerField(help_text="That match too: ask again for them.")
-    refused = ActionRefusal(many=True, help_text="Jobs that were left as they are, at most 20.")
-    queued = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them wait.")
-    running = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them run.")
+    jobs = serializers.IntegerField(
+        help_text="Number of jobs changed or being changed; in a dry run, that would be."
+    )
+    remaining = serializers.IntegerField(
+        help_text="Number of further jobs that match; repeat the request for them."
+    )
+    refused = ActionRefusal(many=True, help_text="Jobs that were not changed, at most 20.")
+    queued = serializers.IntegerField(
+        allow_null=True, help_text="In a dry run: number of these jobs that wait."
+    )
+    running = serializers.IntegerField(
+        allow_null=True, help_text="In a dry run: number of these jobs that run."
+    )
 
 
 class ShortJob(serializers.Serializer[Mapping[str, object]]):
@@ -186,24 +200,28 @@ class Reason(serializers.Serializer[Mapping[str, object]]):
 
 
 class ArrayTask(serializers.Serializer[Mapping[str, object]]):
-    number = serializers.IntegerField(help_text="The array's number: that of its first task.")
+    number = serializers.IntegerField(help_text="Number of the array, which is the number of its first task.")
     index = serializers.IntegerField()
-    size = serializers.IntegerField(help_text="How many tasks the array has.")
-    at_most = serializers.IntegerField(allow_null=True, help_text="Tasks that run at once; null: any number.")
+    size = serializers.IntegerField(help_text="Number of tasks in the array.")
+    at_most = serializers.IntegerField(
+        allow_null=True, help_text="Maximum number of tasks that run at once; null: unlimited."
+    )
 
 
 class JobCode(serializers.Serializer[Mapping[str, object]]):
-    archive = serializers.CharField(allow_null=True, help_text="The digest of what was uploaded.")
+    archive = serializers.CharField(allow_null=True, help_text="SHA-256 digest of the uploaded archive.")
     git = serializers.CharField(allow_null=True)
     commit = serializers.CharField(allow_null=True)
-    bytes = serializers.IntegerField(allow_null=True, help_text="Size of the archive that was uploaded.")
+    bytes = serializers.IntegerField(allow_null=True, help_text="Size of the uploaded archive, in bytes.")
     files = serializers.IntegerField(allow_null=True)
     unpacked_bytes = serializers.IntegerField(allow_null=True)
-    is_removed = serializers.BooleanField(help_text="No job needed the archive any more; it is not there.")
+    is_removed = serializers.BooleanField(
+        help_text="Whether the archive was deleted because no job needed it any more."
+    )
 
 
 class JobMaintenance(NodeMaintenance):
-    node = serializers.CharField(help_text="The node of the job that closes first.")
+    node = serializers.CharField(help_text="The job's node that closes first.")
 
 
 class Job(serializers.Serializer[Mapping[str, object]]):
@@ -217,23 +235,28 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     guarantee = serializers.ChoiceField(choices=GUARANTEES)
     priority = serializers.IntegerField()
     gpus = serializers.IntegerField()
-    gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
+    gpu_models = serializers.ListField(
+        child=serializers.CharField(), help_text="Accepted GPU models; empty: any."
+    )
     spec = JobSpec()
     submitted_at = serializers.DateTimeField()
     eligible_at = serializers.DateTimeField(
-        allow_null=True, help_text="It does not start before this: its begin, or back-off after a failure."
+        allow_null=True,
+        help_text="Earliest start: its `begin`, or the end of its back-off after a failure.",
     )
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     deadline_at = serializers.DateTimeField(
-        allow_null=True, help_text="When it should have ended; null: whenever."
+        allow_null=True, help_text="Time by which it should end; null: no deadline."
     )
-    attempts = serializers.IntegerField(help_text="Attempts started so far.")
-    attempt = Attempt(allow_null=True, help_text="The one that runs, else the newest.")
+    attempts = serializers.IntegerField(help_text="Number of attempts started so far.")
+    attempt = Attempt(allow_null=True, help_text="The running attempt, or else the newest.")
     guarantee_lapsed = serializers.BooleanField(
-        help_text="It runs on as an opportunistic job, since the cells it ran on are no more."
+        help_text=(
+            "Whether it goes on as an opportunistic job because the cells that it ran on no longer exist."
+        )
     )
-    reasons = Reason(many=True, help_text="Why it waits, the most decisive first.")
+    reasons = Reason(many=True, help_text="Reasons why it waits, most decisive first.")
     position = serializers.IntegerField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
     message = serializers.CharField(allow_blank=True)
@@ -242,14 +265,15 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     labels = serializers.DictField(child=serializers.CharField())
     cancelling = serializers.BooleanField()
     held = serializers.BooleanField()
-    code = JobCode(allow_null=True, help_text="What its working folders begin with; null: nothing.")
+    code = JobCode(allow_null=True, help_text="Initial content of its working folders; null: empty.")
     maintenance = JobMaintenance(
-        allow_null=True, help_text="The window that closes a node of it first; null: none is announced."
+        allow_null=True,
+        help_text="The maintenance window that first closes one of its nodes; null: none is announced.",
     )
-    array = ArrayTask(allow_null=True, help_text="The array of a task, and its place there.")
+    array = ArrayTask(allow_null=True, help_text="The array that it is a task of, and its index there.")
     serves = serializers.IntegerField(
         allow_null=True,
-        help_text="The job for which it makes batches, if the platform started it as an input worker.",
+        help_text="Number of the job that it makes batches for, if it is an input worker.",
     )
     version = serializers.IntegerField()
 
@@ -258,42 +282,53 @@ class Dependency(serializers.Serializer[Mapping[str, object]]):
     job = serializers.IntegerField()
     name = serializers.CharField()
     job_state = serializers.ChoiceField(choices=JOB_STATES)
-    when = serializers.ChoiceField(choices=WHEN, help_text="What is awaited of the job that is waited for.")
+    when = serializers.ChoiceField(
+        choices=WHEN, help_text="What the other job must do before this one may start."
+    )
     state = serializers.ChoiceField(
         choices=[state.value for state in DependencyState],
-        help_text="never: the job that is waited for ended otherwise.",
+        help_text="State of the dependency. never: the other job ended in another state.",
     )
 
 
 class JobDependencies(serializers.Serializer[Mapping[str, object]]):
-    waits_for = Dependency(many=True, help_text="The jobs that it waits for, or waited for.")
-    awaited_by = Dependency(many=True, help_text="The jobs that wait for it, the latest 100 of them.")
-    awaited_by_count = serializers.IntegerField(help_text="How many these are in all.")
+    waits_for = Dependency(many=True, help_text="Jobs that it waits for, or waited for.")
+    awaited_by = Dependency(many=True, help_text="Jobs that wait for it, the latest 100.")
+    awaited_by_count = serializers.IntegerField(help_text="Total number of jobs that wait for it.")
 
 
 class InputWorker(serializers.Serializer[Mapping[str, object]]):
-    job = serializers.IntegerField(help_text="The worker's own number: its output and its past are there.")
+    job = serializers.IntegerField(
+        help_text="Number of the worker's own job, which has its output and events."
+    )
     state = serializers.ChoiceField(choices=JOB_STATES)
     started_at = serializers.DateTimeField(allow_null=True)
-    node = serializers.CharField(allow_null=True, help_text="Where it is; null: nowhere yet.")
+    node = serializers.CharField(allow_null=True, help_text="Node that it runs on; null: it has not started.")
 
 
 class JobInputWorkers(serializers.Serializer[Mapping[str, object]]):
-    desired = serializers.IntegerField(help_text="How many there are to be now.")
+    desired = serializers.IntegerField(help_text="Number of input workers that should run now.")
     running = serializers.IntegerField()
     connected = serializers.IntegerField(
-        allow_null=True, help_text="To its trainer, by its newest progress line; null: there is none yet."
+        allow_null=True,
+        help_text=(
+            "Number of workers connected to the trainer, as its newest progress line reports; "
+            "null: no progress line yet."
+        ),
     )
     stall = serializers.FloatField(
-        allow_null=True, help_text="Part of the time that its trainer waited for batches, by that line."
+        allow_null=True,
+        help_text="Fraction of time that the trainer waited for batches, as that line reports.",
     )
     skipped = serializers.IntegerField(
         allow_null=True,
-        help_text="Batches of a shared stream that its trainer was too slow for; null: it shares none, or no"
-        " progress line says.",
+        help_text=(
+            "Batches of a shared stream that the trainer missed because it was too slow; null: "
+            "it shares no stream, or no progress line reports them."
+        ),
     )
-    problem = serializers.CharField(allow_blank=True, help_text="Why fewer are started than desired.")
-    workers = InputWorker(many=True, help_text="Those that have not ended.")
+    problem = serializers.CharField(allow_blank=True, help_text="Why fewer workers run than desired.")
+    workers = InputWorker(many=True, help_text="Workers that have not ended.")
 
 
 class JobCounts(serializers.Serializer[Mapping[str, object]]):
@@ -311,13 +346,20 @@ class Deactivation(StrictSerializer):
     jobs = serializers.ChoiceField(
         choices=[HOLD, CANCEL],
         default=HOLD,
-        help_text="hold: running jobs go on, waiting ones are held until released; cancel: all end.",
+        help_text=(
+            "hold: running jobs go on, waiting jobs are held until they are released. cancel: "
+            "all jobs are cancelled."
+        ),
     )
-    dry_run = serializers.BooleanField(default=False, help_text="Only say what would become of the jobs.")
+    dry_run = serializers.BooleanField(
+        default=False, help_text="Change nothing; return what would happen to the jobs."
+    )
 
 
 class Leaving(serializers.Serializer[Mapping[str, object]]):
-    running = serializers.IntegerField(help_text="Jobs that go on to their end.")
-    held = serializers.IntegerField(help_text="Jobs that wait, and start only once they are released.")
-    cancelled = serializers.IntegerField(help_text="Jobs that ended, or were told to stop.")
-    remaining = serializers.IntegerField(help_text="Running jobs left to cancel: ask again.")
+    running = serializers.IntegerField(help_text="Number of jobs that go on to their end.")
+    held = serializers.IntegerField(help_text="Number of waiting jobs that are held until they are released.")
+    cancelled = serializers.IntegerField(help_text="Number of jobs that were cancelled or are being stopped.")
+    remaining = serializers.IntegerField(
+        help_text="Number of running jobs still to cancel; repeat the request for them."
+    )

@@ -25,10 +25,10 @@ MOST = 100
 class SavedSearchInput(StrictSerializer):
     name = serializers.CharField(max_length=63)
     search = serializers.CharField(
-        max_length=2_000, help_text='What stands in the page\'s address: "state=running&by=vera".'
+        max_length=2_000, help_text='The search as it is in the page\'s address: "state=running&by=vera".'
     )
     tenant = serializers.CharField(
-        required=False, allow_null=True, help_text="Share it with the members of this tenant."
+        required=False, allow_null=True, help_text="Share the search with the members of this tenant."
     )
 
 
@@ -50,7 +50,7 @@ def _own_or_of(tenants: QuerySet[Tenant], by: Viewer) -> QuerySet[SavedSearch]:
 
 
 class SavedSearches(ListAPIView[SavedSearch]):
-    """The caller's saved searches of jobs, and those that are shared with his tenants; by name."""
+    """List the caller's saved job searches and those shared with the caller's tenants, by name."""
 
     scope = Scope.SUBMIT
     queryset = SavedSearch.objects.none()
@@ -63,7 +63,7 @@ class SavedSearches(ListAPIView[SavedSearch]):
 
     @extend_schema(request=SavedSearchInput, responses={201: SavedSearchOutput})
     def post(self, request: Request) -> Response:
-        """Save a search under a name. 409 where that name is taken."""
+        """Save a job search under a name. 409 if the name is in use."""
         given = SavedSearchInput(data=request.data)
         given.is_valid(raise_exception=True)
         by, body = viewer(request), given.validated_data
@@ -79,7 +79,7 @@ def _normal(search: str) -> str:
     pairs = parse_qsl(search, keep_blank_values=False)
     if not pairs:
         expected = "names and values, such as state=running&by=vera"
-        raise Invalid("search: says nothing.", [FieldError("search", "says nothing", expected)])
+        raise Invalid("search: is empty.", [FieldError("search", "is empty", expected)])
     return urlencode(pairs)
 
 
@@ -112,7 +112,7 @@ class SavedSearchDetail(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, search_id: int) -> Response:
-        """Delete a saved search: one's own, one that one has shared, or as an admin any of the tenant's."""
+        """Delete a saved search: one that you saved or shared, or as an admin any of the tenant's."""
         by = viewer(request)
         row = _own_or_of(by.tenants(), by).filter(id=search_id).first()
         if row is None:

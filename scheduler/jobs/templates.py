@@ -51,7 +51,7 @@ class JobTemplateRow(serializers.Serializer[JobTemplate]):
         source="owner.username",
         default=None,
         allow_null=True,
-        help_text="Who wrote it first; null: a user who was deleted.",
+        help_text="User who created it; null: a user who was deleted.",
     )
     changed_at = serializers.DateTimeField()
     may_change = serializers.SerializerMethodField()
@@ -61,11 +61,11 @@ class JobTemplateRow(serializers.Serializer[JobTemplate]):
 
 
 class JobTemplateOutput(JobTemplateRow):
-    spec = serializers.DictField(help_text="The specification as it was written, not in normal form.")
+    spec = serializers.DictField(help_text="The specification as written, not in normal form.")
 
 
 class JobTemplates(ListAPIView[JobTemplate]):
-    """The templates of a tenant, by name; their specifications are at the address of each."""
+    """List the templates of a tenant by name, without their specifications."""
 
     queryset = JobTemplate.objects.none()
     serializer_class = JobTemplateRow
@@ -81,13 +81,15 @@ class JobTemplateDetail(Edited):
 
     @extend_schema(responses=JobTemplateOutput)
     def get(self, request: Request, name: str, template: str) -> Response:
-        """A template and its specification."""
+        """Get a template with its specification."""
         return self._answer(request, _get(tenant_get(viewer(request), name), template))
 
     @extend_schema(request=JobTemplateInput, responses={200: JobTemplateOutput, 201: JobTemplateOutput})
     def put(self, request: Request, name: str, template: str) -> Response:
-        """Keep a specification as a template, in place of the one of that name. For members of the tenant;
-        another member's template is replaced by admins. The specification is checked as a submission is."""
+        """Save a specification as a template, or replace the template of that name. For members of the
+        tenant; only admins can replace another member's template. The specification is checked as a
+        submission is.
+        """
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require(tenant, Role.MEMBER)
@@ -101,7 +103,7 @@ class JobTemplateDetail(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str, template: str) -> Response:
-        """Delete a template: one that one wrote, or as an admin any of the tenant's."""
+        """Delete a template that you wrote, or as an admin any of the tenant's."""
         by = viewer(request)
         row = _get(tenant_get(by, name), template)
         _require_change(by, row)

@@ -19,7 +19,7 @@ _EXPECTED = f'such as "0-99", "1-9:2", "3,5,8-10" or "0-99%8", with at most {MOS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobArray:
-    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+    """The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX."""
 
     #: As they were written, without spaces and "%".
     indices: str
@@ -87,7 +87,7 @@ ARRAY = Object(
     stated={
         "indices": stated(
             Indices(),
-            help=f"At most {MOST_TASKS:,} numbers and ranges; %8 at the end is short for at_most.",
+            help=f"At most {MOST_TASKS:,} numbers and ranges; %8 at the end means at_most: 8.",
             example="0-99%8",
             flag=Flag(("--array",), metavar="INDICES"),
         ),

@@ -21,7 +21,7 @@ _COMMIT_EXPECTED = "a whole commit id of 40 hexadecimal digits, as `git rev-pars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+    """The initial content of each replica's working folder: an archive, or a commit of a git repository."""
 
     archive: str = stated(
         Word(DIGEST, DIGEST_EXPECTED, 71),
@@ -40,7 +40,7 @@ class Code:
     commit: str = stated(
         Word(_COMMIT, _COMMIT_EXPECTED, 40),
         default="",
-        help="The commit whose files are taken; a branch could have moved when the job starts again.",
+        help="The commit whose files are used. A branch could move before the job starts again.",
         flag=Flag(("--commit",), metavar="ID"),
         is_sparse=True,
     )

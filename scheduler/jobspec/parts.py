@@ -54,10 +54,10 @@ ELASTIC = Group(
     is_sparse=True,
 )
 IDLE = Group(
-    "idle_gpus", "IdleGpus", "Or when its GPUs did nothing; null: as is usual here.", is_optional=True
+    "idle_gpus", "IdleGpus", "When idle GPUs mean that it is stuck; null: the site's rule.", is_optional=True
 )
 NOTIFY = Group("notify", "Notify", "The events of the job that are sent to its owner.", is_optional=True)
-CHECKPOINT = Group("checkpoint", "Checkpoint", "What a job may do before it is stopped.")
+CHECKPOINT = Group("checkpoint", "Checkpoint", "The time in which a job can save its state before it stops.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,11 @@ class Watch:
         name="silent",
         default=None,
         unit="seconds",
-        help="After this time without a progress line; null: no progress lines are required.",
+        help="The job counts as stuck after this time without a progress line; null: none is required.",
         example="30m",
     )
     then: str = stated(
-        Choice(WATCHED_THEN), default="warn", help="warn its owner, or stop it and try it again."
+        Choice(WATCHED_THEN), default="warn", help="warn: notify its owner. stop: stop it and try it again."
     )
     #: With all its GPUs less busy than this; None: as is usual at the site.
     idle_seconds: float | None = stated(
@@ -83,7 +83,7 @@ class Watch:
         default=None,
         unit="seconds",
         group=IDLE,
-        help="After this time with all its GPUs idle.",
+        help="The job counts as stuck after this time with all its GPUs idle.",
         example="1h",
     )
     idle_below_percent: float = stated(
@@ -106,7 +106,7 @@ WATCH = Object(Watch, "Watch", check_together=_has_a_sign)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Rank 0 alone runs first, and must do well, before the whole gang is started."""
+    """A short run of rank 0 alone, which must succeed before the whole gang starts."""
 
     seconds: float = stated(
         Duration(most=MAX_TRIAL_SECONDS, expected='a duration such as "2m"'),
@@ -125,24 +125,24 @@ MAX_INPUT_WORKERS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputWorkers:
-    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+    """Processes that prepare batches for the job while it runs, on CPUs and memory of any node."""
 
     command: tuple[str, ...] = stated(
         Command(),
-        help="What each of them runs: it gets image, secrets, and variables of the job's first task.",
+        help="Command of each worker. It gets image, secrets, and variables of the job's first task.",
         example=["python", "-m", "allot.training.input_workers", "dataset:make"],
     )
     least: int = stated(
-        Whole(1, MAX_INPUT_WORKERS), name="min", default=1, help="The fewest of them, with which it begins."
+        Whole(1, MAX_INPUT_WORKERS), name="min", default=1, help="Minimum number, with which the job begins."
     )
-    most: int = stated(Whole(1, MAX_INPUT_WORKERS), name="max", default=8, help="The most of them.")
-    cpus: float = stated(Number(0.1, MAX_CPUS), name="cpu", default=1.0, help="CPUs of each of them.")
+    most: int = stated(Whole(1, MAX_INPUT_WORKERS), name="max", default=8, help="Maximum number of workers.")
+    cpus: float = stated(Number(0.1, MAX_CPUS), name="cpu", default=1.0, help="CPUs of each worker.")
     memory_bytes: int = stated(
         Size(MAX_MEMORY_BYTES, "64TiB"),
         name="memory",
         default=2**30,
         unit="bytes",
-        help="Memory of each of them.",
+        help="Memory of each worker.",
         example="1GiB",
     )
     shared: bool = stated(Truth(), default=False, is_sparse=True, help="All jobs of its search share them.")
@@ -179,21 +179,21 @@ DATA = Object(
     stated={
         "name": stated(
             Word(data_sets.NAME, "1 to 63 letters, digits, '.', '_' and '-', such as imagenet"),
-            help="Jobs of the tenant that name the same one share what a node has cached of it.",
+            help="Name of the data set. Jobs of the tenant with the same name share what a node has cached.",
             example="imagenet",
         ),
         "size_bytes": stated(
             Size(data_sets.MOST_BYTES, "1PiB"),
             name="size",
             unit="bytes",
-            help="How large it is: what a node's cache needs to hold it.",
+            help="Size of the data set: the space that it needs in a node's cache.",
             example="140GiB",
         ),
         "bandwidth": stated(
             Size(data_sets.MOST_BANDWIDTH, "1TiB"),
             default=0,
             unit="bytes per second",
-            help="What each replica reads in a second, for which it waits; 0: it waits for no storage.",
+            help="Storage bandwidth that each replica needs, and for which it waits; 0: none.",
             example="200MiB",
         ),
     },
@@ -221,7 +221,7 @@ RETRY = Object(
                 attempts_by_text, MAX_RETRY_LINES, {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}
             ),
             default={},
-            help="The same by a text in the message of the failure.",
+            help="Maximum number of attempts by a text in the message of the failure.",
             example={"worker died": 2},
         ),
     },
@@ -274,7 +274,7 @@ SHARING = Object(
         "affinity": stated(
             Word(),
             default="",
-            help="It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own.",
+            help="It shares GPUs only with jobs of the same affinity. The first one gets a GPU of its own.",
             flag=Flag(("--share-with",), metavar="LABEL"),
             label="Share a GPU only with",
         ),
@@ -288,7 +288,7 @@ SHARING = Object(
         "exclusion": stated(
             Word(),
             default="",
-            help="The jobs on its GPU all have the same exclusion; those without one share among themselves.",
+            help="All jobs on a GPU have the same exclusion. Jobs without one share among themselves.",
             flag=Flag(("--share-within",), metavar="LABEL"),
             label="Share a GPU within",
         ),
@@ -316,7 +316,7 @@ CONSTRAINTS = ListOf(
         TagConstraint,
         "TagConstraint",
         stated={
-            "tag": stated(Word(), name="with", help="The tag of the others.", example="cache"),
+            "tag": stated(Word(), name="with", help="Tag of the other jobs.", example="cache"),
             "scope": stated(
                 Choice(SCOPES), default=SCOPES[0], help="Others on its node, in its rack, or anywhere count."
             ),
@@ -361,19 +361,19 @@ class VariableName(Kind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretUse:
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that
-    name; hf-token comes in HF_TOKEN."""
+    """A stored secret that all processes of the job get. A name alone puts it into the variable of that name:
+    hf-token comes in HF_TOKEN."""
 
     name: str = stated(Word(), help="The name of the secret, as `allot secret list` shows it.")
     #: The variable's name; empty: it is a file.
-    env: str = stated(VariableName(), default="", help="The variable in which it comes; or file.")
+    env: str = stated(VariableName(), default="", help="Variable that holds it. State either this or file.")
     #: The file's name; empty: it is a variable.
-    file: str = stated(Word(), default="", help="The file in $ALLOT_SECRETS_DIR; or env.")
+    file: str = stated(Word(), default="", help="File in $ALLOT_SECRETS_DIR that holds it; or state env.")
     #: Whose it is, "user" or "tenant"; empty while that is not filled in.
     scope: str = stated(
         Choice(SECRET_SCOPES),
         default="",
-        help="Whose it is; null: the submitter's own if he has one of that name, else the tenant's.",
+        help="Owner of the secret; null: the submitter's own secret of that name, else the tenant's.",
     )
 
 
@@ -483,14 +483,14 @@ class Ports(Kind):
             "type": ["integer", "null"],
             "minimum": LEAST_NUMBER,
             "maximum": MOST_NUMBER,
-            "description": "The number, for a program that cannot choose one at run time; no other job on its"
-            " node may have the same. null: the node chooses.",
+            "description": "A fixed number, for a program that cannot choose one at run time. No other job on"
+            " its node may have the same. null: the node chooses one.",
         }
         port = definitions.define(
             "Port",
             {
                 "type": "object",
-                "description": "Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>.",
+                "description": "Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>.",
                 "properties": {"name": name, "port": number},
                 "required": ["name"],
                 "additionalProperties": False,

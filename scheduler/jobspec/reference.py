@@ -11,30 +11,33 @@ _HEAD = """\
 <!-- Written by `make schema` from scheduler/jobspec; changes here are lost. -->
 # The job specification
 
-A job is written in YAML or JSON, in the form of the page *Submit a job*, or as flags of
-`allot submit`; an error names its field. [README](../README.md#submit-a-job) has an example. Every
-field has its line here; fields that are not marked as required may be left out or null. Durations
-are seconds, or text such as `30m`, `2h`, `1d12h`; sizes are bytes, or text such as `512MiB`, `4GiB`.
+You can write a job as YAML or JSON, in the form of the page *Submit a job*, or as flags of
+`allot submit`. [README](../README.md#submit-a-job) has an example. This page lists every field.
+Fields are optional unless their default is *required*. An optional field may also be null.
+Durations are seconds, or text such as `30m`, `2h`, `1d12h`. Sizes are bytes, or text such as
+`512MiB`, `4GiB`. An error names the field that is wrong.
 
-An editor that knows JSON Schema completes and checks the YAML when its first line is, with the address of
-your server:
+An editor that supports JSON Schema completes and checks the YAML if its first line is this one,
+with the address of your server:
 
     # yaml-language-server: $schema=https://allotment.example/api/job-spec.schema.json
 
-The same file comes with the `allot` command (`allot/job-spec.schema.json`). A job of one task may be written
-without `tasks`: """
+The `allot` command contains the same schema (`allot/job-spec.schema.json`).
+
+You can write a job of one task without `tasks`. These fields then stand at the top:
+"""
 
 
 def reference_page() -> str:
     """Return the page in Markdown."""
     schemas = definitions()
     short = ", ".join(f"`{name}`" for name in shorthand_names())
-    lines = [f"{_HEAD}{short} then stand at the top.", ""]
+    lines = [f"{_HEAD}{short}.", ""]
     for title, prefix in _sections(schemas):
         schema = schemas[title]
         heading = f"`{prefix[:-1]}`" if prefix else "A job"
         lines += [f"## {heading}", "", schema["description"], ""]
-        lines += ["| field | is | default | what it says | flag |", "|---|---|---|---|---|"]
+        lines += ["| field | type | default | meaning | flag |", "|---|---|---|---|---|"]
         required = schema.get("required", ())
         hidden = shorthand_names() if title == "JobSpec" else ()
         for name, field in schema["properties"].items():
@@ -72,10 +75,10 @@ def _objects_in(schema: Schema) -> Iterator[str]:
 
 
 def _row(name: str, field: Schema, *, is_required: bool) -> str:
-    default = "needed" if is_required else _code(field["default"]) if "default" in field else ""
+    default = "*required*" if is_required else _code(field["default"]) if "default" in field else ""
     says = field.get("description", "")
     if "examples" in field:
-        says += f" Such as {_code(field['examples'][0])}."
+        says += f" Example: {_code(field['examples'][0])}."
     flag = " ".join(f"`{one}`" for one in field.get("x-flag", {}).get("names", ()))
     kind = ", or ".join(dict.fromkeys(_kinds(field)))
     if "x-unit" in field:

@@ -41,7 +41,7 @@ def _shorthand(found: Definitions) -> Schema:
         }
         short[name] = or_null(schema) if one.is_required else schema
         short[name]["description"] = f"{_INSTEAD}{one.help}"
-    notebook = Truth().schema(found) | {"description": f"Short for a port of the name {NOTEBOOK}."}
+    notebook = Truth().schema(found) | {"description": f"Short form of a port with the name {NOTEBOOK}."}
     return short | {NOTEBOOK: or_null(notebook)}
 
 
@@ -56,7 +56,7 @@ def json_schema(address: str = "") -> Schema:
     whole = schemas.pop("JobSpec")
     tenant = {
         "type": "string",
-        "description": "For whom; needed by members of several tenants.",
+        "description": "The tenant of the job. Required for members of several tenants.",
         "x-flag": {"names": ["--tenant", "--account", "-A"], "takes": "text"},
     }
     return {

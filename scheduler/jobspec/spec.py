@@ -119,7 +119,7 @@ class JobSpec:
     priority: int = stated(
         Whole(-100, 100),
         default=0,
-        help="Higher goes first.",
+        help="Jobs with a higher priority go first.",
         flag=Flag(("--priority", "-p")),
         label="Priority",
     )
@@ -131,13 +131,13 @@ class JobSpec:
         "others, which it gives back when they are reclaimed.",
         flag=Flag(("--opportunistic/--guaranteed",), words=(OPPORTUNISTIC, GUARANTEED)),
     )
-    tasks: tuple[TaskSpec, ...] = stated(TASKS, help="They start together or not at all.")
+    tasks: tuple[TaskSpec, ...] = stated(TASKS, help="Its tasks, which start together or not at all.")
     #: The fewest GPUs on which it can run, with as many fewer replicas; None: only on all.
     min_gpus: int | None = stated(
         Whole(1, MAX_TASKS * MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
         group=ELASTIC,
-        help="Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle.",
+        help="Minimum GPUs, with fewer replicas of its only task. The job grows when GPUs are idle.",
         flag=Flag(("--min-gpus",)),
         label="Fewest GPUs",
     )
@@ -146,7 +146,7 @@ class JobSpec:
         Whole(1, MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
         group=ELASTIC,
-        help="Maximum GPUs, with more replicas of its only task; those beyond its own number are"
+        help="Maximum GPUs, with more replicas of its only task. Those beyond its own number are"
         " idle GPUs. Default: its own number.",
         flag=Flag(("--max-gpus",)),
         label="Most GPUs",
@@ -156,9 +156,9 @@ class JobSpec:
         name="mode",
         default=RESIZABLE,
         group=ELASTIC,
-        help="resizable: it is stopped, and started with another number of replicas. adaptive: so too, and"
-        " its batch size and learning rate follow (allot.training). fixed_world: it always has all its"
-        " replicas, which share GPUs where it has fewer.",
+        help="resizable: the job is stopped and starts again with another number of replicas. adaptive: the"
+        " same, and it adapts its batch size and learning rate (allot.training). fixed_world: the job"
+        " always has all its replicas, which share GPUs while it has fewer.",
         flag=Flag(("--elastic-mode",)),
         label="When it is resized",
     )
@@ -224,14 +224,14 @@ class JobSpec:
     search: str = stated(
         Word(),
         default="",
-        help="One app to policies that are fair to apps: all jobs of the tenant with the same search.",
+        help="Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app.",
         flag=Flag(("--search",)),
         label="Search for hyper-parameters",
     )
     skew: float | None = stated(
         Number(0, 1),
         default=None,
-        help="Share of the largest tensor in the model: spreading slows a gang with a high skew.",
+        help="Part of the model in its largest tensor. A gang with a high skew is slow when it is spread.",
         flag=Flag(("--skew",)),
     )
     nodes: Candidates | None = stated(NODES, default=None, help="The nodes on which it may start, by name.")
@@ -272,7 +272,7 @@ class JobSpec:
     tags: tuple[str, ...] = stated(
         Names(NAME, MAX_TAGS, one="a tag", many="tags"),
         default=(),
-        help="Tags by which the constraints of other jobs of the tenant count this job.",
+        help="Tags of this job, to which the constraints of other jobs of the tenant refer.",
         example=["web"],
         flag=Flag(("--tags",), metavar="TAG,..."),
         is_sparse=True,
@@ -339,7 +339,7 @@ class JobSpec:
         RETRY, default=RetryRules(), help="How often it is tried again after failures."
     )
     #: None: nothing is done when it reports no progress.
-    watch: Watch | None = stated(WATCH, default=None, help="What counts as stuck.")
+    watch: Watch | None = stated(WATCH, default=None, help="When it counts as stuck, and what is done then.")
     #: None: the whole gang starts at once.
     trial: Trial | None = stated(
         TRIAL, default=None, help="A short run on few GPUs before the whole gang starts."

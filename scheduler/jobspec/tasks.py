@@ -149,15 +149,15 @@ SENSITIVITY = Object(
             Curve(Number(0, MAX_CPUS), "CPUs", '"3": 1, "9": 2.5'),
             name="cpu",
             default=(),
-            help="Relative speed of a replica by its CPUs, fastest last: on the line between two, and no"
-            " faster beyond the last.",
+            help="Relative speed of a replica by its number of CPUs, ascending. It is interpolated between"
+            " two points and stays the same beyond the last.",
             example={"3": 1, "9": 2.5},
         ),
         "by_memory": stated(
             Curve(Size(MAX_MEMORY_BYTES, "64TiB"), "memory", '"60GiB": 1, "120GiB": 2.5'),
             name="memory",
             default=(),
-            help="The same by its memory. The slower of the two decides.",
+            help="Relative speed of a replica by its memory. The lower of the two speeds counts.",
             example={"60GiB": 1, "120GiB": 2.5},
         ),
     },
@@ -230,7 +230,7 @@ class TaskSpec:
         default=0,
         unit="bytes",
         group=RESOURCES,
-        help='Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.',
+        help='Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.',
         example="4GiB",
         flag=Flag(("--memory",), is_of_one_task=True),
     )
@@ -239,8 +239,8 @@ class TaskSpec:
         name="measure_cpu",
         default=False,
         group=RESOURCES,
-        help="With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It "
-        "tries about eight amounts, each for some seconds.",
+        help="With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about "
+        "eight amounts, each for some seconds.",
         flag=Flag(("--measure-cpu",), is_of_one_task=True),
         is_sparse=True,
     )
@@ -257,7 +257,7 @@ class TaskSpec:
     env: Mapping[str, str] = stated(
         Table(env_entry, MAX_VARIABLES, {"type": ["string", "number"]}, {"type": "string"}),
         default={},
-        help="Environment variables of each replica. For passwords and keys there is secrets.",
+        help="Environment variables of each replica. Use secrets for passwords and keys.",
         example={"EPOCHS": "10"},
         flag=Flag(("--env", "-e"), metavar="KEY=VALUE"),
     )

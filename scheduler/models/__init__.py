@@ -23,7 +23,7 @@ from scheduler.models.events import Event
 from scheduler.models.failures import FailureRules
 from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.forecasts import Forecast, WhatIf
-from scheduler.models.jobs import Dependency, Explanation, Job, QueueOrder
+from scheduler.models.jobs import Dependency, Explanation, Job, JobTemplate, QueueOrder
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.logs import LogChunk, LogRemoval
 from scheduler.models.maintenance import MaintenanceWindow
@@ -86,6 +86,7 @@ __all__ = [
     "Job",
     "JobProfile",
     "JobScaling",
+    "JobTemplate",
     "Leadership",
     "LedgerLine",
     "Loan",

@@ -24,7 +24,7 @@ class LogChunk(models.Model):
 
 
 class RemovalCause(models.TextChoices):
-    """Which limit of the retention the output was removed for."""
+    """The retention limit for which the output was deleted."""
 
     AGE = "age"
     PLATFORM_BYTES = "platform_bytes"

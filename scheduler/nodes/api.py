@@ -37,16 +37,19 @@ class NodeInput(StrictSerializer):
 class NodeChange(StrictSerializer):
     cordoned = serializers.BooleanField(
         required=False,
-        help_text="True: it accepts nothing new; false: it is back in service, and not drained.",
+        help_text="true: no new job starts there. false: it returns to service and is not drained.",
     )
     why = serializers.CharField(
-        required=False, allow_blank=True, max_length=300, help_text="Why it is cordoned or resumed."
+        required=False,
+        allow_blank=True,
+        max_length=300,
+        help_text="Reason for cordoning it or returning it to service.",
     )
     rack = serializers.CharField(required=False, max_length=63, validators=[NODE_NAME])
 
 
 class Nodes(RepresentedList):
-    """All nodes, by name."""
+    """List all nodes by name."""
 
     scope = Scope.OPERATE
     queryset = Node.objects.none()
@@ -60,7 +63,7 @@ class Nodes(RepresentedList):
 
     @extend_schema(request=NodeInput, responses={201: schemas.NodeWithToken})
     def post(self, request: Request) -> Response:
-        """Expect a node; its agent signs in with the token, which is shown only now. For operators."""
+        """Add a node. Its agent signs in with the token, which is not shown again. For operators."""
         by = _operator(request)
         given = NodeInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -74,7 +77,7 @@ class NodeDetail(Edited):
 
     @extend_schema(responses=schemas.Node)
     def get(self, request: Request, name: str) -> Response:
-        """One node with its GPUs."""
+        """Get one node with its GPUs."""
         return Response(_represented(node_get(name)))
 
     @extend_schema(request=NodeChange, responses=schemas.Node)
@@ -96,7 +99,7 @@ class NodeDetail(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Forget a node that never ran anything and does not report. For operators."""
+        """Remove a node that never ran a job and whose agent does not report. For operators."""
         by = _operator(request)
         node_remove(node=node_get(name), actor=by.actor)
         return Response(status=204)
@@ -107,7 +110,7 @@ class NodeToken(APIView):
 
     @extend_schema(request=None, responses={200: schemas.NodeWithToken})
     def post(self, request: Request, name: str) -> Response:
-        """Replace the node's token; the old one is worth nothing from now on. For operators."""
+        """Replace the token of a node's agent. The old token stops working at once. For operators."""
         by = _operator(request)
         return Response(_with_token(node_token_rotate(node=node_get(name), actor=by.actor)))
 
@@ -129,5 +132,5 @@ def _with_token(new: NewToken) -> dict[str, Any]:
 class GpuModels(APIView):
     @extend_schema(responses=schemas.GpuModels)
     def get(self, request: Request) -> Response:
-        """List the GPU models of the cluster, by name, with how many are free."""
+        """List the GPU models of the cluster by name, with the number of free GPUs."""
         return Response({"results": gpu_models(), "next": None, "previous": None})

@@ -18,7 +18,7 @@ from tenants.selectors import viewer
 
 
 class Rounds(RepresentedList):
-    """The rounds that are kept, the newest first. For operators."""
+    """List stored scheduling rounds, newest first. For operators."""
 
     queryset = Round.objects.none()
     serializer_class = schemas.Round
@@ -35,7 +35,7 @@ class RoundDetail(APIView):
 
     @extend_schema(responses=schemas.RoundDetail)
     def get(self, request: Request, number: int) -> Response:
-        """One round with every action of its plan. For operators."""
+        """Get one scheduling round, with every action of its plan. For operators."""
         viewer(request).require_operator()
         row = round_get(number)
         plan = codec.loads_plan(bytes(row.plan)) if row.plan is not None else Plan(round_number=number)

@@ -46,7 +46,7 @@ def replay(row: LedgerLine) -> ReplayOutcome:
     `MOST_SECONDS`, are left to the command. Raises TooManyRequests while another one is decided again.
     """
     if row.round_number is None:
-        raise Conflict(f"Line {row.id} is what a person did; only what rounds decide can be decided again.")
+        raise Conflict(f"Line {row.id} was caused by a person; only lines of rounds can be recomputed.")
     kept = Round.objects.filter(number=row.round_number).first()
     if kept is None or kept.snapshot is None:
         raise Conflict(f"The facts of round {row.round_number} are no longer kept.")
@@ -55,7 +55,9 @@ def replay(row: LedgerLine) -> ReplayOutcome:
     if len(kept.snapshot) > MOST_BYTES:
         raise _too_long(kept, f"Its facts are {len(kept.snapshot) / 2**20:.0f} MiB")
     if not _turn.acquire(blocking=False):
-        raise TooManyRequests("Another round is being decided again; ask in a moment.", retry_after_seconds=2)
+        raise TooManyRequests(
+            "Another round is being recomputed; try again in a moment.", retry_after_seconds=2
+        )
     try:
         began = time.perf_counter()
         plan = decided_again(
@@ -82,7 +84,7 @@ def replay(row: LedgerLine) -> ReplayOutcome:
 
 def _too_long(kept: Round, why: str) -> Conflict:
     return Conflict(
-        f"Round {kept.number} is too much to be decided again here. {why}; an operator can do it by"
+        f"Round {kept.number} takes too long to recompute here. {why}; an operator can do it by"
         f" `manage.py replay_round {kept.number}`."
     )
 

@@ -20,7 +20,7 @@ class DroppedAction(serializers.Serializer[Mapping[str, object]]):
     jobs = serializers.ListField(child=serializers.IntegerField())
     why = serializers.CharField()
     position = serializers.IntegerField(
-        required=False, help_text="Of mutations of the market: which of the round's."
+        required=False, help_text="For actions of the market: position in the round's list."
     )
 
 
@@ -33,9 +33,7 @@ class Round(serializers.Serializer[Mapping[str, object]]):
     started = serializers.IntegerField()
     kept = serializers.IntegerField()
     stopped = serializers.IntegerField()
-    moved = serializers.IntegerField(
-        help_text="How many of those stopped go on elsewhere, at the cost of a stop."
-    )
+    moved = serializers.IntegerField(help_text="Number of stopped jobs that go on elsewhere (migrations).")
     dropped = DroppedAction(many=True)
     waiting = serializers.IntegerField()
     error = serializers.CharField(allow_blank=True)
@@ -56,5 +54,6 @@ class RoundAction(serializers.Serializer[Mapping[str, object]]):
 class RoundDetail(Round):
     actions = RoundAction(many=True)
     overran = serializers.ListField(
-        child=serializers.CharField(), help_text="Views that a cheap policy served: theirs took too long."
+        child=serializers.CharField(),
+        help_text="Views for which a cheap fallback policy decided because their own took too long.",
     )

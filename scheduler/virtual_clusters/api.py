@@ -54,26 +54,32 @@ class WeightedTenant(StrictSerializer):
 
 
 class VirtualClusterChange(StrictSerializer):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     title = serializers.CharField(required=False, max_length=120, allow_blank=True)
     policy_plugin = ChosenPluginSchema(required=False)
     placer_plugin = ChosenPluginSchema(required=False)
     default_time_limit_seconds = serializers.FloatField(
-        required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
+        required=False,
+        min_value=1,
+        max_value=LONGEST_SECONDS,
+        help_text="Time limit in seconds for jobs that state none.",
     )
     sharing = serializers.ChoiceField(required=False, choices=SHARING, help_text=schemas.SHARING_HELP)
     min_run_seconds = serializers.FloatField(
         required=False,
         min_value=0,
         max_value=LONGEST_SECONDS,
-        help_text="An attempt that has run for less is not stopped, moved or resized by a policy.",
+        help_text="Minimum run time in seconds before a policy may stop, move or resize an attempt.",
     )
     reclaim_min_run_seconds = serializers.FloatField(
         required=False,
         min_value=0,
         max_value=LONGEST_SECONDS,
-        help_text="Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.",
+        help_text=(
+            "Minimum run time in seconds before a guarantee may reclaim the GPUs of an "
+            "opportunistic attempt; 0: they are reclaimed at once."
+        ),
     )
     longest_wait_seconds = serializers.FloatField(
         required=False, min_value=0, max_value=LONGEST_SECONDS, help_text=schemas.LONGEST_WAIT_HELP
@@ -87,11 +93,13 @@ class VirtualClusterChange(StrictSerializer):
     guaranteed = serializers.DictField(
         required=False,
         child=serializers.IntegerField(min_value=0, max_value=GPUS_MOST),
-        help_text="GPUs by model that it owns, lent or not.",
+        help_text="GPUs that it owns, by model, including lent GPUs.",
     )
     members = WeightedTenant(many=True, required=False)
     version = serializers.IntegerField(
-        required=False, min_value=1, help_text="Refuse with 409 if it was changed since this version."
+        required=False,
+        min_value=1,
+        help_text="Version that you read. If it has changed since, the answer is 409.",
     )
 
     def validate_guaranteed(self, guaranteed: dict[str, int]) -> dict[str, int]:
@@ -105,7 +113,7 @@ class VirtualClusterChange(StrictSerializer):
 
 
 class VirtualClusterInput(VirtualClusterChange):
-    """What is left out takes its default."""
+    """A virtual cluster to create. Fields that are left out take their defaults."""
 
     name = serializers.CharField(max_length=63)
     # Leaves out the field of the class above.
@@ -119,7 +127,7 @@ def _at_most(values: T, most: int) -> T:
 
 
 class VirtualClusters(RepresentedList):
-    """All virtual clusters, by name."""
+    """List all virtual clusters by name."""
 
     scope = Scope.OPERATE
     queryset = VirtualCluster.objects.none()
@@ -139,7 +147,9 @@ class VirtualClusters(RepresentedList):
 
     @extend_schema(request=VirtualClusterInput, responses={201: schemas.VirtualCluster})
     def post(self, request: Request) -> Response:
-        """Create a virtual cluster. All guarantees together must fit the cluster. For operators."""
+        """Create a virtual cluster. The cluster must have the GPUs for all guarantees together. For
+        operators.
+        """
         by = _operator(request)
         given = VirtualClusterInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -153,13 +163,13 @@ class VirtualClusterDetail(Edited):
 
     @extend_schema(responses=schemas.VirtualCluster)
     def get(self, request: Request, name: str) -> Response:
-        """One virtual cluster, with what it uses."""
+        """Get one virtual cluster, with what it uses."""
         [shown] = representations.virtual_clusters([virtual_cluster_get(name).id])
         return Response(virtual_cluster_seen(shown, viewer(request)))
 
     @extend_schema(request=VirtualClusterChange, responses=schemas.VirtualCluster)
     def put(self, request: Request, name: str) -> Response:
-        """Change a virtual cluster; members and guarantees are replaced as a whole. For operators."""
+        """Change a virtual cluster. Members and guarantees are replaced as a whole. For operators."""
         by = _operator(request)
         row = virtual_cluster_get(name)
         given = VirtualClusterChange(data=request.data)
@@ -210,16 +220,18 @@ def _desired(given: dict[str, Any], current: dict[str, Any]) -> VirtualClusterSe
 
 
 class TenantTargets(serializers.Serializer[Mapping[str, object]]):
-    tenant = serializers.CharField(help_text=f'"{OTHERS}": all tenants together that are not the reader\'s.')
+    tenant = serializers.CharField(
+        help_text=f'Name, or "{OTHERS}": all tenants together that are not the reader\'s.'
+    )
     jobs = serializers.IntegerField()
     gpus = serializers.DictField(
-        child=serializers.FloatField(), help_text="GPUs meant for them on average, by model."
+        child=serializers.FloatField(), help_text="Target number of GPUs on average, by model."
     )
 
 
 class Targets(serializers.Serializer[Mapping[str, object]]):
-    objective = serializers.CharField(allow_null=True, help_text="What the shares are the optimum of.")
-    decided_at = serializers.DateTimeField(allow_null=True, help_text="When shares were computed last.")
+    objective = serializers.CharField(allow_null=True, help_text="Objective that the shares optimise.")
+    decided_at = serializers.DateTimeField(allow_null=True, help_text="When shares were last computed.")
     tenants = TenantTargets(many=True)
 
 
@@ -229,17 +241,20 @@ class JobTargets(serializers.Serializer[Job]):
     tenant = serializers.CharField()
     application = serializers.CharField(allow_blank=True)
     gpus = serializers.IntegerField()
-    gpu_model = serializers.CharField(allow_null=True, help_text="Where it runs now.")
-    targets = serializers.DictField(child=serializers.FloatField(), help_text="Parts of its time, by model.")
+    gpu_model = serializers.CharField(allow_null=True, help_text="GPU model that it runs on now.")
+    targets = serializers.DictField(
+        child=serializers.FloatField(), help_text="Target fractions of its time, by GPU model."
+    )
     received = serializers.DictField(
-        child=serializers.FloatField(), help_text="Parts of the time since shares were computed, by model."
+        child=serializers.FloatField(),
+        help_text="Fractions of the time since shares were computed that it received, by GPU model.",
     )
 
 
 class VirtualClusterTargets(APIView):
     @extend_schema(responses=Targets)
     def get(self, request: Request, name: str) -> Response:
-        """How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets."""
+        """Show each tenant's target share of a virtual cluster's GPUs, if its policy sets targets."""
         known = view_targets(virtual_cluster_get(name).name)
         return Response(
             {
@@ -251,7 +266,9 @@ class VirtualClusterTargets(APIView):
 
 
 class VirtualClusterJobTargets(ListAPIView[Job]):
-    """The jobs of a virtual cluster that have targets, the newest first: those the reader may see."""
+    """List the jobs of a virtual cluster that have targets, newest first. Only jobs that the reader may see
+    are listed.
+    """
 
     queryset = Job.objects.none()
     serializer_class = JobTargets

@@ -10,19 +10,21 @@ from scheduler.wiring.schemas import ChosenPlugin
 from tenants.models import SHARING
 
 LONGEST_WAIT_HELP = (
-    "Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never."
+    "Seconds of waiting after which GPUs are reserved for a job whatever the policy prefers; 0: never."
 )
 SHARING_HELP = (
-    "Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get"
-    " along; `free`: also those that were not measured."
+    "Whether policies may let its jobs share GPUs. `never`: no; `measured`: only jobs "
+    "whose sharing was measured and works well; `free`: also jobs that were not measured "
+    "together."
 )
 
 
 OVERCOMMIT_HELP = (
-    "Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are"
-    " not expected to use: `never`; `predicted`: by the predicted peak of each node."
+    "Whether opportunistic jobs get CPUs and memory that its guaranteed jobs asked for "
+    "and are not expected to use. `never`: no; `predicted`: by the predicted peak of "
+    "each node."
 )
-MARGIN_HELP = "The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9."
+MARGIN_HELP = "Fraction of each node's CPUs and memory that is kept free even so, 0 to 0.9."
 
 
 class GpuModelUsage(serializers.Serializer[Mapping[str, object]]):
@@ -64,12 +66,18 @@ class Overrun(serializers.Serializer[Mapping[str, object]]):
 
 class OvercommitViolations(serializers.Serializer[Mapping[str, object]]):
     samples = serializers.IntegerField(
-        help_text="How often its guaranteed jobs were measured on a node that lends what they do not use."
+        help_text=(
+            "Number of times that its guaranteed jobs were measured on a node that lends what "
+            "they do not use."
+        )
     )
     exceeded = serializers.IntegerField(
-        help_text="How often those of the node used more than was kept for them: their peak and the margin."
+        help_text=(
+            "Number of these times that they used more than was reserved for them: their "
+            "predicted peak and the margin."
+        )
     )
-    rate = serializers.FloatField(help_text="The second as a part of the first.")
+    rate = serializers.FloatField(help_text="`exceeded` divided by `samples`.")
 
 
 class VirtualCluster(serializers.Serializer[Mapping[str, object]]):
@@ -81,40 +89,49 @@ class VirtualCluster(serializers.Serializer[Mapping[str, object]]):
     default_time_limit_seconds = serializers.FloatField()
     sharing = serializers.ChoiceField(choices=SHARING, help_text=SHARING_HELP)
     min_run_seconds = serializers.FloatField(
-        help_text="An attempt that has run for less is not stopped, moved or resized by a policy."
+        help_text="Minimum run time in seconds before a policy may stop, move or resize an attempt."
     )
     reclaim_min_run_seconds = serializers.FloatField(
-        help_text="Nor is an opportunistic one for GPUs that others are guaranteed."
+        help_text=(
+            "Minimum run time in seconds before a guarantee may reclaim the GPUs of an opportunistic attempt."
+        )
     )
     longest_wait_seconds = serializers.FloatField(help_text=LONGEST_WAIT_HELP)
     overcommit = serializers.ChoiceField(choices=OVERCOMMIT, help_text=OVERCOMMIT_HELP)
     overcommit_margin = serializers.FloatField(help_text=MARGIN_HELP)
     overcommit_violations = OvercommitViolations(
-        allow_null=True, help_text="In the last seven days; null: nothing was predicted in them."
+        allow_null=True,
+        help_text="Mispredictions in the last seven days; null: no prediction was made in them.",
     )
     guaranteed = serializers.DictField(
         child=serializers.IntegerField(),
-        help_text="GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.",
+        help_text="Guaranteed GPUs by model now: its own, minus those lent, plus those borrowed.",
     )
     own_guaranteed = serializers.DictField(
-        child=serializers.IntegerField(), help_text="GPUs by model that it owns."
+        child=serializers.IntegerField(), help_text="GPUs that it owns, by model."
     )
     lent = OutgoingLoan(many=True)
     borrowed = IncomingLoan(many=True)
     cells = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
+        child=serializers.IntegerField(),
+        help_text="Number of owned cells by type; empty if its GPUs are divided by counts.",
     )
-    pinned = serializers.DictField(child=serializers.CharField(), help_text="Addresses of cells by name.")
-    members = VirtualClusterMember(many=True, help_text="The caller's own tenants'; all for operators.")
-    other_members = serializers.IntegerField(help_text="How many more tenants are members.")
+    pinned = serializers.DictField(
+        child=serializers.CharField(), help_text="Addresses of pinned cells by name."
+    )
+    members = VirtualClusterMember(
+        many=True, help_text="Members that are the caller's tenants; operators see all."
+    )
+    other_members = serializers.IntegerField(help_text="Number of further tenants that are members.")
     usage = serializers.DictField(child=GpuModelUsage())
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
     has_targets = serializers.BooleanField(
-        help_text="Whether its policy means each job to have a share of each GPU model."
+        help_text="Whether its policy sets a target share of each GPU model for each job."
     )
     overrun = Overrun(
-        allow_null=True, help_text="While a cheap policy decides, since its own takes too long."
+        allow_null=True,
+        help_text="Set while a cheap fallback policy decides because its own policy takes too long.",
     )
     version = serializers.IntegerField()
 

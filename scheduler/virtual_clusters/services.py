@@ -102,7 +102,9 @@ def virtual_cluster_set(
     lock_guarantees()
     row = VirtualCluster.objects.select_for_update(no_key=True).get(id=virtual_cluster.id)
     if version is not None and row.version != version:
-        raise Conflict(f"Virtual cluster {row.name} was changed by someone else meanwhile; look again.")
+        raise Conflict(
+            f"Virtual cluster {row.name} was changed by someone else in the meantime; read it again."
+        )
     return _write(row, desired, actor=actor, kind="virtual_cluster.changed")
 
 
@@ -119,12 +121,12 @@ def virtual_cluster_delete(*, virtual_cluster: VirtualCluster, actor: str) -> No
         )
     if jobs.exists():
         raise Conflict(
-            f"Virtual cluster {virtual_cluster.name} is part of the history of jobs; take away its guarantees"
+            f"Virtual cluster {virtual_cluster.name} has jobs in its history; remove its guarantees"
             " and members instead."
         )
     if virtual_cluster.name in cells_in_force().layout.specification.virtual_clusters:
         raise Conflict(
-            f"Virtual cluster {virtual_cluster.name} is named in the specification of cells; take it out"
+            f"Virtual cluster {virtual_cluster.name} is named in the specification of cells; remove it"
             " there first (PUT /cells)."
         )
     _check_market(virtual_cluster)
@@ -325,7 +327,7 @@ def _check_market(row: VirtualCluster) -> None:
     paid = Q(debit__virtual_cluster=row) | Q(credit__virtual_cluster=row)
     if Loan.objects.filter(mine).exists() or CreditTransfer.objects.filter(paid).exists():
         raise Conflict(
-            f"Virtual cluster {row.name} is part of the history of the market; take away its guarantees"
+            f"Virtual cluster {row.name} has loans or transfers in its history; remove its guarantees"
             " and members instead."
         )
 

@@ -79,7 +79,9 @@ class FileQuery(serializers.Serializer[Mapping[str, object]]):
     format = serializers.ChoiceField(
         choices=[kind.value for kind in FileFormat],
         required=False,
-        help_text="Left out: what the header Accept names, else CSV. Parquet has typed columns.",
+        help_text=(
+            "Format of the file. Default: what the Accept header names, else CSV. Parquet has typed columns."
+        ),
     )
 
 

@@ -14,7 +14,7 @@ class Currency(serializers.CharField):
     def __init__(self) -> None:
         super().__init__(
             allow_null=True,
-            help_text="In which the money here is, by its code of ISO 4217; null: cost units without a name.",
+            help_text="Currency of these amounts as an ISO 4217 code; null: cost units without a currency.",
         )
 
 
@@ -26,5 +26,7 @@ class ChosenPlugin(StrictSerializer):
 
     name = serializers.CharField(max_length=PLUGIN_MOST)
     parameters = serializers.DictField(
-        required=False, default=dict, help_text="Those that are not as usual, by name: `GET /policies`."
+        required=False,
+        default=dict,
+        help_text="Parameters that differ from their defaults, by name; `GET /policies` lists them.",
     )

@@ -33,17 +33,27 @@ _LARGEST_ID = 2**63 - 1
 
 
 class AuditFilter(filters.FilterSet):
-    who = filters.CharFilter(method="by_who", help_text="A user, a node, or the key of a token.")
+    who = filters.CharFilter(
+        method="by_who", help_text="Only actions of this user, node or token (by its key)."
+    )
     kind = filters.ChoiceFilter(choices=[(kind, kind) for kind in KINDS], help_text="What it was done by.")
     action = filters.CharFilter(
-        lookup_expr="startswith", help_text='Such as "node." or "user.sign-in": the beginning is enough.'
+        lookup_expr="startswith",
+        help_text=(
+            'Only this action, or actions that begin with this text, such as "node." or "user.sign-in".'
+        ),
     )
     object = filters.CharFilter(
-        field_name="object_kind", help_text='What it was done to: "job", "virtual cluster".'
+        field_name="object_kind",
+        help_text='Only actions on this kind of object, such as "job" or "virtual cluster".',
     )
-    subject = filters.CharFilter(method="by_subject", help_text="The name or the id of what it was done to.")
+    subject = filters.CharFilter(
+        method="by_subject", help_text="Only actions on the object with this name or id."
+    )
     tenant = filters.CharFilter(field_name="tenant")
-    address = filters.CharFilter(method="by_address", help_text="An address or a network, 10.1.0.0/16.")
+    address = filters.CharFilter(
+        method="by_address", help_text="Only requests from this address or network, such as 10.1.0.0/16."
+    )
     outcome = filters.ChoiceFilter(choices=Outcome.choices)
     since = InstantFilter(field_name="at", lookup_expr="gte")
     until = InstantFilter(field_name="at", lookup_expr="lt")
@@ -66,7 +76,9 @@ class AuditFilter(filters.FilterSet):
             network = ipaddress.ip_network(value.strip(), strict=False)
         except ValueError:
             problem = FieldError(
-                "address", f"{value[:80]!r} is none", "10.1.2.3, 10.1.0.0/16 or 2001:db8::/32"
+                "address",
+                f"{value[:80]!r} is not an address or a network",
+                "10.1.2.3, 10.1.0.0/16 or 2001:db8::/32",
             )
             raise Invalid(f"address: {problem.problem}.", [problem]) from None
         return queryset.extra(where=["address <<= %s::inet"], params=[str(network)])
@@ -76,24 +88,26 @@ class AuditEntryOutput(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=KINDS, help_text="What it was done by.")
-    actor = serializers.CharField(help_text='As in events: "user vera".')
-    token = serializers.CharField(allow_blank=True, help_text="Key of the token that was used.")
+    actor = serializers.CharField(help_text='Who acted, in the form that events use: "user vera".')
+    token = serializers.CharField(
+        allow_blank=True, help_text="Key of the token that authenticated the request."
+    )
     address = serializers.CharField(allow_null=True)
-    request = serializers.CharField(allow_blank=True, help_text="Method and route.")
+    request = serializers.CharField(allow_blank=True, help_text="Method and route of the request.")
     action = serializers.CharField()
     outcome = serializers.ChoiceField(choices=Outcome.choices)
-    object = serializers.CharField(allow_blank=True, help_text="What it was done to.")
+    object = serializers.CharField(allow_blank=True, help_text="Kind of the object that was acted on.")
     object_id = serializers.CharField(allow_blank=True)
-    subject = serializers.CharField(allow_blank=True, help_text="What people call it.")
+    subject = serializers.CharField(allow_blank=True, help_text="Name or id of the object.")
     tenant = serializers.CharField(allow_null=True)
-    sentence = serializers.CharField(help_text="All of it for people.")
+    sentence = serializers.CharField(help_text="The whole entry as a sentence.")
     before = serializers.JSONField(allow_null=True)
     after = serializers.JSONField(allow_null=True)
 
 
 class AuditView(ListAPIView[Any]):
-    """Who changed, read or was refused what, from where. For operators, and for the admins of a tenant the
-    entries of that tenant.
+    """List the audit log: who changed, read or was refused what, and from where. Operators see all entries,
+    admins of a tenant the entries of that tenant.
     """
 
     serializer_class = AuditEntryOutput
@@ -147,16 +161,18 @@ class AuditExport(GenericAPIView[AuditEntry]):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("after", int, description="Go on behind the entry with this id. Default: 0.")
+            OpenApiParameter("after", int, description="Start after the entry with this id. Default: 0.")
         ],
         responses={(200, kind): OpenApiResponse(OpenApiTypes.STR) for kind in _EXPORT_TYPES},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Export all entries that match; a reader who goes on behind the last id that he got misses none."""
+        """Export all entries that match. A reader that continues after the last id it received misses no
+        entry.
+        """
         entries = self.filter_queryset(self.get_queryset())
         text = request.query_params.get("after") or "0"
         if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST_ID):
-            problem = FieldError("after", f"{text[:80]!r} is none", "the id of an entry, or 0")
+            problem = FieldError("after", f"{text[:80]!r} is not an id", "the id of an entry, or 0")
             raise Invalid("after is wrong.", [problem])
         return StreamingHttpResponse(
             _lines(entries, int(text)),
@@ -166,11 +182,15 @@ class AuditExport(GenericAPIView[AuditEntry]):
 
 
 class ReceiverOutput(serializers.Serializer[Mapping[str, object]]):
-    address = serializers.CharField(help_text="Without a path, which may hold a password.")
-    sent_id = serializers.IntegerField(help_text="The last entry that it has taken.")
+    address = serializers.CharField(
+        help_text="Address of the receiver, without its path, which may contain a password."
+    )
+    sent_id = serializers.IntegerField(help_text="Id of the last entry that it accepted.")
     sent_at = serializers.DateTimeField(allow_null=True)
-    behind = serializers.IntegerField(help_text="Entries that it has not got yet; 100,000 may be more.")
-    failures = serializers.IntegerField(help_text="Tries in a row that failed.")
+    behind = serializers.IntegerField(
+        help_text="Number of entries that it has not received yet; 100,000 may mean more."
+    )
+    failures = serializers.IntegerField(help_text="Number of consecutive failed attempts.")
     failing_since = serializers.DateTimeField(allow_null=True)
     problem = serializers.CharField(allow_blank=True)
 
@@ -178,7 +198,10 @@ class ReceiverOutput(serializers.Serializer[Mapping[str, object]]):
 class AuditStatusOutput(serializers.Serializer[Mapping[str, object]]):
     days_kept = serializers.IntegerField()
     is_complete = serializers.BooleanField(
-        help_text="Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`."
+        help_text=(
+            "Whether all database triggers exist. If not, changes are not recorded until "
+            "`manage.py migrate` runs."
+        )
     )
     receivers = ReceiverOutput(many=True)
 
@@ -186,7 +209,7 @@ class AuditStatusOutput(serializers.Serializer[Mapping[str, object]]):
 class AuditStatus(APIView):
     @extend_schema(responses=AuditStatusOutput)
     def get(self, request: Request) -> Response:
-        """How the audit log is kept and forwarded. For operators."""
+        """Show how the audit log is kept and forwarded. For operators."""
         viewer(request).require_operator()
         return Response(
             {

@@ -40,7 +40,9 @@ def _expected(name: str, known: Collection[str]) -> str:
 class ByName(filters.FilterSet):
     """Finds objects by a part of their name, in upper or lower case: a search field needs no whole list."""
 
-    q = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Part of the name.")
+    q = filters.CharFilter(
+        field_name="name", lookup_expr="icontains", help_text="Only names that contain this text."
+    )
 
 
 class FilterBackend(DjangoFilterBackend):

@@ -39,12 +39,15 @@ class SecretText(serializers.Field[Any, Any, Any, Any]):
 
 
 class SecretInput(StrictSerializer):
-    value = SecretText(write_only=True, help_text="At most 32 KiB. It is never shown again.")
+    value = SecretText(
+        write_only=True, help_text="Value of the secret, at most 32 KiB. It is never shown again."
+    )
 
 
 class SecretOutput(serializers.ModelSerializer[Secret]):
     scope = serializers.ChoiceField(
-        choices=SECRET_SCOPES, help_text="user: the caller's own; tenant: for all members' jobs."
+        choices=SECRET_SCOPES,
+        help_text="user: a secret of the caller; tenant: a secret for all members' jobs.",
     )
 
     class Meta:
@@ -53,7 +56,7 @@ class SecretOutput(serializers.ModelSerializer[Secret]):
 
 
 class OwnSecretsView(ListAPIView[Secret]):
-    """The caller's own secrets, the newest first: which there are, not what they are."""
+    """List the caller's own secrets, newest first, without their values."""
 
     serializer_class = SecretOutput
     queryset = Secret.objects.none()
@@ -67,18 +70,18 @@ class OwnSecretView(APIView):
 
     @extend_schema(request=SecretInput, responses={200: SecretOutput, 201: SecretOutput})
     def put(self, request: Request, name: str) -> Response:
-        """Keep a secret of one's own, in place of the one of that name."""
+        """Store a secret of your own, or replace its value."""
         return _set(request, None, name)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Delete a secret of one's own. Jobs that name it and have not started will fail."""
+        """Delete a secret of your own. Jobs that name it and have not started will fail."""
         secret_delete(by=viewer(request), tenant=None, name=name)
         return Response(status=204)
 
 
 class TenantSecretsView(ListAPIView[Secret]):
-    """The secrets of a tenant, the newest first: which there are, not what they are."""
+    """List the secrets of a tenant, newest first, without their values."""
 
     serializer_class = SecretOutput
     queryset = Secret.objects.none()
@@ -93,7 +96,7 @@ class TenantSecretView(APIView):
 
     @extend_schema(request=SecretInput, responses={200: SecretOutput, 201: SecretOutput})
     def put(self, request: Request, name: str, secret: str) -> Response:
-        """Keep a secret for the jobs of a tenant, in place of the one of that name. For its admins."""
+        """Store a secret for the jobs of a tenant, or replace its value. For its admins."""
         return _set(request, tenant_get(viewer(request), name), secret)
 
     @extend_schema(responses={204: None})

@@ -36,11 +36,11 @@ class SignIn(StrictSerializer):
 class PasswordChange(StrictSerializer):
     current = serializers.CharField(max_length=200, trim_whitespace=False)
     new = serializers.CharField(max_length=200, trim_whitespace=False)
-    end_tokens = serializers.BooleanField(default=True, help_text="Whether one's API tokens end, too.")
+    end_tokens = serializers.BooleanField(default=True, help_text="Whether your API tokens are revoked too.")
 
 
 class TourInput(StrictSerializer):
-    seen = serializers.BooleanField(help_text="False: the page offers its tour again.")
+    seen = serializers.BooleanField(help_text="false: the page offers its tour again.")
 
 
 class MeUser(serializers.Serializer[Mapping[str, object]]):
@@ -56,10 +56,11 @@ class MeTenant(serializers.Serializer[Mapping[str, object]]):
 class Me(serializers.Serializer[Mapping[str, object]]):
     user = MeUser()
     is_operator = serializers.BooleanField()
-    saw_tour = serializers.BooleanField(help_text="Whether the page's tour was shown, or left.")
+    saw_tour = serializers.BooleanField(help_text="Whether the user completed or closed the page's tour.")
     tenants = MeTenant(many=True)
     csrf_token = serializers.CharField(
-        allow_blank=True, help_text="For the header X-CSRFToken; empty when a token was used to sign in."
+        allow_blank=True,
+        help_text="Value for the header X-CSRFToken; empty if a token was used to sign in.",
     )
 
 
@@ -95,12 +96,12 @@ class SessionView(APIView):
 
     @extend_schema(responses=Me)
     def get(self, request: Request) -> Response:
-        """Who is signed in."""
+        """Show who is signed in."""
         return Response(me(request, viewer(request)))
 
     @extend_schema(request=SignIn, responses={200: Me}, auth=NO_AUTHENTICATION)
     def post(self, request: Request) -> Response:
-        """Sign in by password; sets the session cookie."""
+        """Sign in with a password. Sets the session cookie."""
         given = SignIn(data=request.data)
         given.is_valid(raise_exception=True)
         # Of who is refused, the log names the account, if there is one of that name.
@@ -115,7 +116,7 @@ class SessionView(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
-        """Sign out; with a token there is nothing to end."""
+        """Sign out. With a token there is nothing to end."""
         user = viewer(request).user
         logout(request._request)
         tell_changed()
@@ -128,7 +129,9 @@ class PasswordView(APIView):
 
     @extend_schema(request=PasswordChange, responses={204: None})
     def post(self, request: Request) -> Response:
-        """Change one's own password; other browsers must sign in again, and tokens end, or are kept."""
+        """Change your own password. Other browsers must sign in again. API tokens are revoked or kept, as you
+        choose.
+        """
         given = PasswordChange(data=request.data)
         given.is_valid(raise_exception=True)
         by = viewer(request)
@@ -144,7 +147,7 @@ class TourView(APIView):
 
     @extend_schema(request=TourInput, responses={204: None})
     def put(self, request: Request) -> Response:
-        """Say whether the caller saw the page's tour, so that no other browser offers it again."""
+        """Store whether the caller saw the page's tour, so that no other browser offers it again."""
         given = TourInput(data=request.data)
         given.is_valid(raise_exception=True)
         tour_seen(by=viewer(request), **given.validated_data)

@@ -40,7 +40,7 @@ NO_AUTHENTICATION: list[Any] = [{}]
 
 
 class StrictSerializer(serializers.Serializer[Mapping[str, object]]):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+    """Unknown fields and values of a wrong type are refused."""
 
     def to_internal_value(self, data: Any) -> Any:
         wrong: dict[str, Any] = {}

@@ -40,15 +40,15 @@ class TenantChange(StrictSerializer):
         max_value=10_000_000,
         required=False,
         allow_null=True,
-        help_text="Jobs that it may have queued or running; null: as many as the settings say.",
+        help_text="Maximum number of jobs that it has queued or running; null: the server's setting.",
     )
 
 
 class TenantOutput(serializers.ModelSerializer[Tenant]):
-    role = serializers.SerializerMethodField(help_text="The viewer's own; an operator counts as admin.")
-    members = serializers.IntegerField(help_text="How many users are members.")
+    role = serializers.SerializerMethodField(help_text="The viewer's role; an operator counts as admin.")
+    members = serializers.IntegerField(help_text="Number of members.")
     quota = serializers.SerializerMethodField(
-        help_text=f'GPUs that it may hold at once, by GPU model; "{ANY_MODEL}" caps all models together.'
+        help_text=f'Maximum number of GPUs held at once, by model; "{ANY_MODEL}" caps all models together.'
     )
 
     class Meta:
@@ -92,21 +92,21 @@ class MemberOutput(serializers.ModelSerializer[Membership]):
 class Quota(StrictSerializer):
     limits = serializers.DictField(
         child=serializers.IntegerField(min_value=0, max_value=1_000_000),
-        help_text=f'GPUs held at once, by GPU model; "{ANY_MODEL}" caps all models together.',
+        help_text=f'Maximum number of GPUs held at once, by model; "{ANY_MODEL}" caps all models together.',
     )
     cpus = serializers.FloatField(
         min_value=0,
         max_value=MOST_CPUS,
         default=None,
         allow_null=True,
-        help_text="CPUs held at once, as jobs state them; null: no limit.",
+        help_text="Maximum number of CPUs held at once, as jobs state them; null: no limit.",
     )
     memory_bytes = serializers.IntegerField(
         min_value=0,
         max_value=MOST_MEMORY_BYTES,
         default=None,
         allow_null=True,
-        help_text="The same of memory.",
+        help_text="Maximum memory held at once, in bytes; null: no limit.",
     )
 
     def validate_limits(self, limits: Mapping[str, int]) -> Mapping[str, int]:
@@ -119,7 +119,7 @@ class Quota(StrictSerializer):
 
 
 class TenantFilter(filters.FilterSet):
-    q = filters.CharFilter(method="by_text", help_text="Part of the name or the title.")
+    q = filters.CharFilter(method="by_text", help_text="Only tenants whose name or title contains this text.")
 
     def by_text(self, tenants: QuerySet[Tenant], name: str, value: str) -> QuerySet[Tenant]:
         return tenants.filter(Q(name__icontains=value) | Q(title__icontains=value))
@@ -127,12 +127,14 @@ class TenantFilter(filters.FilterSet):
 
 class MemberFilter(filters.FilterSet):
     q = filters.CharFilter(
-        field_name="user__username", lookup_expr="icontains", help_text="Part of the user name."
+        field_name="user__username",
+        lookup_expr="icontains",
+        help_text="Only users whose name contains this text.",
     )
 
 
 class TenantsView(ListAPIView[Tenant]):
-    """The caller's tenants, the newest first; operators see all."""
+    """List the caller's tenants, newest first; operators see all."""
 
     scope = Scope.OPERATE
     serializer_class = TenantOutput
@@ -163,13 +165,13 @@ class TenantView(Edited):
 
     @extend_schema(responses=TenantOutput)
     def get(self, request: Request, name: str) -> Response:
-        """One tenant."""
+        """Get one tenant."""
         by = viewer(request)
         return Response(represent(tenant_get(by, name), by))
 
     @extend_schema(request=TenantChange, responses=TenantOutput)
     def patch(self, request: Request, name: str) -> Response:
-        """Change a tenant's title, or the most jobs that it may have unfinished. For operators."""
+        """Change a tenant's title, or its maximum number of unfinished jobs. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
@@ -179,7 +181,7 @@ class TenantView(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Forget a tenant without members that never had a job. For operators."""
+        """Remove a tenant that has no members and never had a job. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
@@ -188,7 +190,7 @@ class TenantView(Edited):
 
 
 class MembersView(ListAPIView[Membership]):
-    """The members of a tenant, and their roles."""
+    """List the members of a tenant and their roles."""
 
     serializer_class = MemberOutput
     queryset = Membership.objects.none()
@@ -204,7 +206,7 @@ class MemberView(APIView):
 
     @extend_schema(request=MemberInput, responses={200: MemberOutput, 201: MemberOutput})
     def put(self, request: Request, name: str, username: str) -> Response:
-        """Give a user a role, no higher than one's own. For admins of the tenant."""
+        """Set the role of a user in a tenant, up to your own role. For admins of the tenant."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require(tenant, Role.ADMIN)
@@ -217,7 +219,7 @@ class MemberView(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str, username: str) -> Response:
-        """End a membership. For admins of the tenant, and for a member his own."""
+        """Remove a member from a tenant. For admins of the tenant; members can remove themselves."""
         by = viewer(request)
         member_remove(by=by, tenant=tenant_get(by, name), username=username)
         return Response(status=204)
@@ -228,12 +230,13 @@ class QuotaView(Edited):
 
     @extend_schema(responses=Quota)
     def get(self, request: Request, name: str) -> Response:
-        """The most GPUs, CPUs and memory that the tenant may hold at once."""
+        """Show the quota of a tenant: the GPUs, CPUs and memory that it may hold at once."""
         return Response(_quota(tenant_get(viewer(request), name)))
 
     @extend_schema(request=Quota, responses=Quota)
     def put(self, request: Request, name: str) -> Response:
-        """Replace the quota: what is left out has no limit of its own. For operators."""
+        """Replace the quota of a tenant. A resource that is left out has no limit of its own. For
+        operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()

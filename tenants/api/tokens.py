@@ -27,25 +27,30 @@ OVERLAP_SECONDS, OVERLAP_SECONDS_MOST = 86_400, 7 * 86_400
 
 
 class TokenInput(StrictSerializer):
-    name = serializers.CharField(max_length=80, help_text="What it is for.")
+    name = serializers.CharField(max_length=80, help_text="Purpose, in your own words.")
     scopes = serializers.ListField(
         child=serializers.ChoiceField(choices=Scope.choices),
         required=False,
         max_length=len(Scope),
-        help_text="What it may be used for; each includes read. Left out: read and submit.",
+        help_text="Scopes of the token; each includes read. Default: read and submit.",
     )
     expires_in_days = serializers.IntegerField(
         min_value=1,
         max_value=DAYS_MOST,
         required=False,
         allow_null=True,
-        help_text="Left out: the usual; null: never, where that is allowed (GET /tokens/terms).",
+        help_text=(
+            "Days for which the token works. Default: as GET /tokens/terms reports; null: it "
+            "never expires, if that is allowed there."
+        ),
     )
     your_password = serializers.CharField(
         max_length=200,
         trim_whitespace=False,
         required=False,
-        help_text="Lets a token make one that has more scopes than itself, or outlives it.",
+        help_text=(
+            "The caller's own password; required if a token creates one that has more scopes or outlives it."
+        ),
     )
 
 
@@ -54,13 +59,13 @@ class Rotation(StrictSerializer):
         min_value=0,
         max_value=OVERLAP_SECONDS_MOST,
         default=OVERLAP_SECONDS,
-        help_text="How long the old one works beside the new one.",
+        help_text="Seconds for which the old token still works.",
     )
     your_password = serializers.CharField(
         max_length=200,
         trim_whitespace=False,
         required=False,
-        help_text="Lets a token get one that outlives it.",
+        help_text="The caller's own password; required for a new token that outlives the token in use.",
     )
 
 
@@ -68,7 +73,10 @@ class TokenOutput(serializers.ModelSerializer[Token]):
     user = serializers.CharField(source="user.username")
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices))
     replaced_by = serializers.CharField(
-        source="replaced_by.key", allow_null=True, default=None, help_text="The key of the one in its place."
+        source="replaced_by.key",
+        allow_null=True,
+        default=None,
+        help_text="Key of the token that replaces it.",
     )
 
     class Meta:
@@ -97,15 +105,17 @@ class NewTokenOutput(TokenOutput):
 
 
 class TokenTerms(serializers.Serializer[Mapping[str, object]]):
-    default_days = serializers.IntegerField(help_text="How long one lasts that says nothing of it.")
+    default_days = serializers.IntegerField(help_text="Default lifetime of a token, in days.")
     most_days = serializers.IntegerField()
     may_never_expire = serializers.BooleanField()
 
 
 class TokenFilter(filters.FilterSet):
-    user = filters.CharFilter(field_name="user__username", help_text="Those of one user. For operators.")
+    user = filters.CharFilter(
+        field_name="user__username", help_text="List the tokens of this user. For operators."
+    )
     everybody = filters.BooleanFilter(
-        method="by_nobody", help_text="Those of all users, not one's own alone. For operators."
+        method="by_nobody", help_text="List the tokens of all users. For operators."
     )
 
     class Meta:
@@ -117,7 +127,7 @@ class TokenFilter(filters.FilterSet):
 
 
 class TokensView(ListAPIView[Token]):
-    """The caller's own API tokens, the newest first; for operators also those of others."""
+    """List the caller's API tokens, newest first; operators can also list those of others."""
 
     scope = Scope.MANAGE
     serializer_class = TokenOutput
@@ -135,7 +145,7 @@ class TokensView(ListAPIView[Token]):
 
     @extend_schema(request=TokenInput, responses={201: NewTokenOutput})
     def post(self, request: Request) -> Response:
-        """Create a token; its text is shown once."""
+        """Create an API token. It is shown only in this answer."""
         given = TokenInput(data=request.data)
         given.is_valid(raise_exception=True)
         body = dict(given.validated_data)
@@ -152,9 +162,9 @@ class TokenView(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, key: str) -> Response:
-        """Revoke a token; it ends at once. Operators may revoke any user's.
+        """Revoke an API token at once. Operators can revoke the tokens of any user.
 
-        A token without the scope manage revokes itself alone.
+        A token without the scope manage can revoke only itself.
         """
         token_revoke(by=viewer(request), key=key)
         return Response(status=204)
@@ -165,9 +175,11 @@ class TokenRotation(APIView):
 
     @extend_schema(request=Rotation, responses={201: NewTokenOutput})
     def post(self, request: Request, key: str) -> Response:
-        """Make a new token in the place of one's own; for a while both work. Its text is shown once.
+        """Replace a token of your own by a new one; for a while both work. The new token is shown only in
+        this answer.
 
-        A token without the scope manage rotates itself alone, and what it gets ends when it would have ended.
+        A token without the scope manage can rotate only itself, and its successor expires when it would have
+        expired.
         """
         given = Rotation(data=request.data)
         given.is_valid(raise_exception=True)
@@ -179,7 +191,7 @@ class TokenRotation(APIView):
 class TokenTermsView(APIView):
     @extend_schema(responses=TokenTerms)
     def get(self, request: Request) -> Response:
-        """How long a new token may last."""
+        """Show how long a new token may last."""
         config = settings.CONFIG
         return Response(
             {

@@ -34,7 +34,10 @@ class YourPassword(serializers.CharField):
     """The operator's own; a token alone makes no operators and resets no passwords."""
 
     def __init__(self) -> None:
-        text = "The caller's own; needed to make operators and reset passwords when signed in by a token."
+        text = (
+            "The caller's own password; required to make operators and reset passwords if you "
+            "are signed in with a token."
+        )
         super().__init__(max_length=200, trim_whitespace=False, required=False, help_text=text)
 
 
@@ -46,7 +49,7 @@ class UserInput(StrictSerializer):
         trim_whitespace=False,
         required=False,
         allow_null=True,
-        help_text="A random one is made, and told once, when this is absent.",
+        help_text="Password. Default: a random one, returned only in this answer.",
     )
     is_operator = serializers.BooleanField(default=False)
     your_password = YourPassword()
@@ -60,15 +63,15 @@ class UserChange(StrictSerializer):
     is_operator = serializers.BooleanField(required=False)
     password = serializers.CharField(max_length=200, trim_whitespace=False, required=False)
     end_tokens = serializers.BooleanField(
-        default=True, help_text="With a new password: whether the user's API tokens end, too."
+        default=True, help_text="With a new password: whether the user's API tokens are revoked too."
     )
     your_password = YourPassword()
 
 
 class UserOutput(serializers.ModelSerializer[User]):
-    tenants = serializers.SerializerMethodField(help_text="Those that have the user as a member.")
+    tenants = serializers.SerializerMethodField(help_text="Tenants that the user is a member of.")
     last_seen_at = serializers.DateTimeField(
-        allow_null=True, help_text="The last sign-in or use of a token; null: never."
+        allow_null=True, help_text="Last sign-in or use of a token; null: never."
     )
 
     class Meta:
@@ -90,15 +93,19 @@ class UserOutput(serializers.ModelSerializer[User]):
 
 
 class NewUserOutput(UserOutput):
-    password = serializers.CharField(allow_null=True, help_text="The random one, in this answer only.")
+    password = serializers.CharField(allow_null=True, help_text="The random password, in this answer only.")
 
     class Meta(UserOutput.Meta):
         fields = [*UserOutput.Meta.fields, "password"]
 
 
 class UserFilter(filters.FilterSet):
-    q = filters.CharFilter(method="by_text", help_text="Part of the user name or the e-mail address.")
-    tenant = filters.CharFilter(field_name="memberships__tenant__name", help_text="Members of this tenant.")
+    q = filters.CharFilter(
+        method="by_text", help_text="Only users whose name or e-mail address contains this text."
+    )
+    tenant = filters.CharFilter(
+        field_name="memberships__tenant__name", help_text="Only members of this tenant."
+    )
     is_active = filters.BooleanFilter()
     is_operator = filters.BooleanFilter()
 
@@ -128,7 +135,7 @@ def user_shown(username: str) -> User:
 
 
 class UsersView(ListAPIView[User]):
-    """Users, the newest first. For operators."""
+    """List users, newest first. For operators."""
 
     scope = Scope.OPERATE
     serializer_class = UserOutput
@@ -169,7 +176,7 @@ class UserView(Edited):
 
     @extend_schema(responses=UserOutput)
     def get(self, request: Request, username: str) -> Response:
-        """One user. For operators."""
+        """Get one user. For operators."""
         viewer(request).require_operator()
         return Response(UserOutput(user_shown(username)).data)
 
@@ -179,7 +186,9 @@ class UserView(Edited):
         examples=[OpenApiExample("Let a user sign in again", value={"is_active": True}, request_only=True)],
     )
     def patch(self, request: Request, username: str) -> Response:
-        """Change a user, or reactivate one: memberships are as before, tokens stay ended. For operators."""
+        """Change or reactivate a user. A reactivated user has the same memberships; tokens stay revoked. For
+        operators.
+        """
         by = viewer(request)
         by.require_operator()
         given = UserChange(data=request.data)

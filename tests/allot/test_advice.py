@@ -71,7 +71,7 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_who_waited_longer_is_told_with_the_cause(allot: Allot) -> None:
-    assert "has not been compared yet" in allot("anomalies", "shared").stderr
+    assert "is no comparison yet" in allot("anomalies", "shared").stderr
     told = allot("anomalies", "shared", "--fresh").stdout
     # Privately the first of the two starts at once, and the second in turn after an hour, as it did here.
     assert "2 guaranteed jobs submitted from" in told

@@ -58,7 +58,7 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_elasticity_saved_is_simulated_and_told_again(allot: Allot) -> None:
-    assert "has not been simulated yet" in allot("elasticity").stderr
+    assert "There is no result yet." in allot("elasticity").stderr
     assert json.loads(allot("elasticity", "--json").stdout) is None
     told = allot("elasticity", "--fresh").stdout
     assert "1 of them elastic, 0 with measured scaling." in told

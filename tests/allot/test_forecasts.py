@@ -168,7 +168,7 @@ def test_no_answer_is_an_error(allot: Allot, api: FakeApi, capfd: pytest.Capture
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "Ask something"),
+        ((), "State what to ask"),
         (("1",), "what is to be different"),
         (("--gpus", "4"), "which job"),
         (("--enlarge", "research", "V100"), "KEY=VALUE"),

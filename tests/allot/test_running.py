@@ -101,7 +101,7 @@ def test_ctrl_c_asks_to_cancel_and_stays_until_it_has_ended(
     out, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out) == (121, "hello\ncheckpoint written\n"), said
     assert len(api.sent("POST", "/jobs/1/cancel")) == 1
-    assert "Asked to cancel job 1" in said
+    assert "Cancelling job 1" in said
     assert "Traceback" not in said
 
 

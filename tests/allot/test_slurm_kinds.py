@@ -121,7 +121,7 @@ def test_typing_mistakes_are_told_by_line() -> None:
         (note,) = [note for note in made.notes if note.line == 3]
         assert (note.option, note.how) == (option, "not possible")
     # An en dash, as word processors make of two hyphens.
-    with pytest.raises(WrongUse, match="Line 2: '\u2013time=10' is no option of sbatch"):
+    with pytest.raises(WrongUse, match="Line 2: '\u2013time=10' is not an option of sbatch"):
         translate("#!/bin/bash\n#SBATCH \u2013time=10\n#SBATCH -G 1\ntrue\n", "job")
     made = translate("#!/bin/bash\n#SBTACH --time=10\n#SBATCH -G 1\ntrue\n", "job")
     (note,) = [note for note in made.notes if note.line == 2]

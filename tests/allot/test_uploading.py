@@ -121,7 +121,7 @@ class TestPacking:
         assert LIMIT in said
         assert [line.split()[-1] for line in lines] == [f"file-{number:02}" for number in range(11, 1, -1)]
         monkeypatch.setenv(LIMIT, "many")
-        with pytest.raises(WrongUse, match="no number of bytes"):
+        with pytest.raises(WrongUse, match="not a number of bytes"):
             pack(str(tmp_path))
 
     def test_nothing_and_nowhere_are_said(self, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from django.core.wsgi import get_wsgi_application
 from django.utils import timezone
 
-from scheduler.models import Job, Round, ServingPool
+from scheduler.models import Job, JobTemplate, Round, ServingPool
 from tenants.models import Role
 from tests.api.caller import make_token
 from tests.api.description import COMMITTED
@@ -67,6 +67,7 @@ def client(generated: ModuleType, one_connection: None, db: None) -> Any:
     node = make_node(NAME, gpu_model=NAME, gpus=2)
     ServingPool.objects.create(name=NAME)
     Round.objects.create(number=1, started_at=timezone.now(), state="applied")
+    JobTemplate.objects.create(tenant=tenant, owner=operator, name=NAME, spec={"name": NAME})
     job = make_job(tenant=tenant, virtual_cluster=cluster, submitted_by=operator)
     make_attempt(job, list(node.gpus.all()[:1]))
     transport = httpx.WSGITransport(app=get_wsgi_application())

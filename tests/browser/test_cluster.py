@@ -118,7 +118,7 @@ def test_the_second_of_two_who_edit_a_virtual_cluster_sees_the_first_ones_change
         expect(first).to_have_count(0)
         second.get_by_label(re.compile("^V100")).fill("1")
         second.get_by_role("button", name="Save").click()
-        expect(second.get_by_role("alert")).to_contain_text("It was changed since it was read.")
+        expect(second.get_by_role("alert")).to_contain_text("It has changed since you read it.")
         kept = garden.platform.call("GET", "virtual-clusters/speech-vc")
         assert (kept["title"], kept["guaranteed"]) == ("Speech team", {"V100": 2})
         second.get_by_role("button", name="Load the new state").click()

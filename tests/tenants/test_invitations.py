@@ -97,7 +97,7 @@ def test_few_user_names_can_be_tried_with_one(ann):
     for _ in range(10):
         assert is_error(Caller().post("/invitations/join", body), 409, "conflict")["fields"]
     refused = is_error(Caller().post("/invitations/join", body | {"username": "free"}), 409, "conflict")
-    assert "too many user names" in refused["detail"]
+    assert "Too many user names" in refused["detail"]
 
 
 def test_a_higher_role_is_taken_and_a_lower_one_is_not(ann, red):

@@ -12,9 +12,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who changed, read or was refused what, from where
-         * @description Who changed, read or was refused what, from where. For operators, and for the admins of a tenant the
-         *     entries of that tenant.
+         * List the audit log
+         * @description List the audit log: who changed, read or was refused what, and from where. Operators see all entries,
+         *     admins of a tenant the entries of that tenant.
          */
         get: operations["audit_list"];
         put?: never;
@@ -34,7 +34,8 @@ export interface paths {
         };
         /**
          * Export all entries that match
-         * @description Export all entries that match; a reader who goes on behind the last id that he got misses none.
+         * @description Export all entries that match. A reader that continues after the last id it received misses no
+         *     entry.
          */
         get: operations["audit_export_get"];
         put?: never;
@@ -53,8 +54,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How the audit log is kept and forwarded
-         * @description How the audit log is kept and forwarded. For operators.
+         * Show how the audit log is kept and forwarded
+         * @description Show how the audit log is kept and forwarded. For operators.
          */
         get: operations["audit_status_get"];
         put?: never;
@@ -73,10 +74,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The budgets of the caller's tenants, the newest tenant's first
-         * @description The budgets of the caller's tenants, the newest tenant's first; operators see all.
+         * List the budgets of the caller's tenants, newest tenant first
+         * @description List the budgets of the caller's tenants, newest tenant first; operators see all.
          *
-         *     What of one is used up is worked out for each by `/tenants/{name}/budget`.
+         *     `/tenants/{name}/budget` computes how much of one budget is used.
          */
         get: operations["budgets_list"];
         put?: never;
@@ -95,13 +96,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How GPUs are divided by cells, and what becomes of them, chain by chain
-         * @description How GPUs are divided by cells, and what becomes of them, chain by chain.
+         * Show how GPUs are divided into cells, and how the cells of each chain are used
+         * @description Show how GPUs are divided into cells, and how the cells of each chain are used.
          */
         get: operations["cells_get"];
         /**
-         * Divide the cluster again
-         * @description Divide the cluster again; jobs whose cells are gone run on as opportunistic ones. For operators.
+         * Replace the division of the cluster into cells
+         * @description Replace the division of the cluster into cells. Jobs whose cells no longer exist go on as
+         *     opportunistic jobs. For operators.
          */
         put: operations["cells_set"];
         post?: never;
@@ -119,15 +121,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Advice that was asked for, the newest first, without the specifications
-         * @description Advice that was asked for, the newest first, without the specifications. For operators.
+         * List requested advice, newest first, without the specifications
+         * @description List requested advice, newest first, without the specifications. For operators.
          */
         get: operations["cells_advice_list"];
         put?: never;
         /**
          * Ask which cells each virtual cluster should get, judged by the jobs of the last days
          * @description Ask which cells each virtual cluster should get, judged by the jobs of the last days. Changes
-         *     nothing; fetch the answer until its state is done. For operators.
+         *     nothing. Poll the advice until its state is done. For operators.
          */
         post: operations["cells_advice"];
         delete?: never;
@@ -144,8 +146,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Advice with the specification that could be applied
-         * @description Advice with the specification that could be applied. For operators.
+         * Get advice, with the specification that it proposes
+         * @description Get advice, with the specification that it proposes. For operators.
          */
         get: operations["cells_advice_get"];
         put?: never;
@@ -166,8 +168,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cells advice apply
-         * @description Divide the cluster as advised, unless its cells have changed since (then 409). For operators.
+         * Divide the cluster as advised
+         * @description Divide the cluster as advised. 409 if its cells have changed since. For operators.
          */
         post: operations["cells_advice_apply"];
         delete?: never;
@@ -186,8 +188,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Say what is wrong with a specification, and what would change with it
-         * @description Say what is wrong with a specification, and what would change with it. For operators.
+         * Check a cell specification
+         * @description Check a cell specification: return its errors and what it would change. For operators.
          */
         post: operations["cells_check"];
         delete?: never;
@@ -206,8 +208,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Propose a specification
-         * @description Propose a specification: today's hardware, and today's guarantees as cells. For operators.
+         * Propose a cell specification, made from today's hardware and guarantees
+         * @description Propose a cell specification, made from today's hardware and guarantees. For operators.
          */
         post: operations["cells_proposal"];
         delete?: never;
@@ -224,8 +226,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The cells inside a cell, or the topmost ones, with what their GPUs are doing
-         * @description The cells inside a cell, or the topmost ones, with what their GPUs are doing.
+         * List the cells inside a cell, or the topmost cells, and how their GPUs are used
+         * @description List the cells inside a cell, or the topmost cells, and how their GPUs are used.
          */
         get: operations["cells_tree_list"];
         put?: never;
@@ -244,8 +246,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The cluster in a few numbers
-         * @description The cluster in a few numbers; jobs are counted as far as the caller may see them.
+         * Summarise the cluster in a few numbers
+         * @description Summarise the cluster in a few numbers. Only jobs that the caller may see are counted.
          */
         get: operations["cluster_get"];
         put?: never;
@@ -264,8 +266,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How much of the idle GPUs what usually runs here cannot use, and why
-         * @description How much of the idle GPUs what usually runs here cannot use, and why. For operators.
+         * Show how many idle GPUs the usual jobs cannot use (fragmentation), and why
+         * @description Show how many idle GPUs the usual jobs cannot use (fragmentation), and why. For operators.
          */
         get: operations["cluster_fragmentation_get"];
         put?: never;
@@ -284,8 +286,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How the spare GPUs are handed out
-         * @description How the spare GPUs are handed out.
+         * Show the settings of the cluster, such as how spare GPUs are given to opportunistic jobs
+         * @description Show the settings of the cluster, such as how spare GPUs are given to opportunistic jobs.
          */
         get: operations["cluster_settings_get"];
         put?: never;
@@ -294,8 +296,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change how the spare GPUs are handed out
-         * @description Change how the spare GPUs are handed out. For operators.
+         * Change the settings of the cluster
+         * @description Change the settings of the cluster. For operators.
          */
         patch: operations["cluster_settings_change"];
         trace?: never;
@@ -308,8 +310,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GPUs in use over time by tenant
-         * @description GPUs in use over time by tenant; members see other tenants as one sum.
+         * Show GPUs in use over time, by tenant
+         * @description Show GPUs in use over time, by tenant. Members see other tenants as one sum.
          */
         get: operations["cluster_usage_get"];
         put?: never;
@@ -328,15 +330,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What elasticity saved, by all that was worked out of it, the newest first
-         * @description What elasticity saved, by all that was worked out of it, the newest first. For operators.
+         * List simulations of what elasticity saved, newest first
+         * @description List simulations of what elasticity saved, newest first. For operators.
          */
         get: operations["elasticity_savings_list"];
         put?: never;
         /**
-         * Simulate the jobs submitted within the last days twice
-         * @description Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
-         *     number of GPUs. Changes nothing; read the list until its state is done. For operators.
+         * Simulate the jobs of the last days twice
+         * @description Simulate the jobs of the last days twice: elastic as declared, and each at its own number of GPUs.
+         *     Changes nothing. Poll the list until its state is done. For operators.
          */
         post: operations["elasticity_savings_create"];
         delete?: never;
@@ -353,8 +355,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happened, the newest first
-         * @description What happened, the newest first: to the caller's tenants' jobs, to nodes and virtual clusters.
+         * List events, newest first
+         * @description List events, newest first: of jobs of the caller's tenants, of nodes and of virtual clusters.
          */
         get: operations["events_list"];
         put?: never;
@@ -373,11 +375,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Follow what happens, as Server-Sent Events
-         * @description Follow what happens, as Server-Sent Events: those of the list, by id, as they are written.
+         * Stream events as Server-Sent Events, by id, as they are written
+         * @description Stream events as Server-Sent Events, by id, as they are written.
          *
-         *     A stream that breaks is resumed by `Last-Event-ID`, and loses nothing. It ends with an event `end`
-         *     that says why.
+         *     A broken stream is resumed with `Last-Event-ID` and loses no event. The stream ends with an event
+         *     `end` that states why.
          */
         get: operations["events_stream_get"];
         put?: never;
@@ -396,13 +398,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The site's rules for failures, at most a hundred
-         * @description The site's rules for failures, at most a hundred. They are tried before the built-in ones.
+         * List the site's failure classification rules, at most 100
+         * @description List the site's failure classification rules, at most 100. They are tried before the built-in
+         *     rules.
          */
         get: operations["failure_rules_get"];
         /**
-         * Put other rules in the place of all there are
-         * @description Put other rules in the place of all there are. For operators.
+         * Replace all failure classification rules of the site
+         * @description Replace all failure classification rules of the site. For operators.
          */
         put: operations["failure_rules_set"];
         post?: never;
@@ -422,8 +425,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Try rules on the end of an output
-         * @description Try rules on the end of an output; nothing is changed. For operators.
+         * Test rules on the end of an output
+         * @description Test rules on the end of an output. Changes nothing. For operators.
          */
         post: operations["failure_rules_test"];
         delete?: never;
@@ -440,8 +443,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Failed attempts of jobs of the caller's tenants, the last to end first
-         * @description Failed attempts of jobs of the caller's tenants, the last to end first; operators see all.
+         * List failed attempts of jobs of the caller's tenants, the last to end first
+         * @description List failed attempts of jobs of the caller's tenants, the last to end first; operators see all.
          */
         get: operations["failures_list"];
         put?: never;
@@ -460,9 +463,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Fairness violations list
-         * @description Times in which a tenant's jobs did less than they would have done on its own part alone, the newest
-         *     first: the reader's tenants', for operators all.
+         * List fairness violations, newest first
+         * @description List fairness violations, newest first. A violation is a period in which a tenant's jobs ran slower
+         *     than they would have on the tenant's own part alone. Members see their tenants, operators all.
          */
         get: operations["fairness_violations_list"];
         put?: never;
@@ -481,8 +484,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the GPU models of the cluster, by name, with how many are free
-         * @description List the GPU models of the cluster, by name, with how many are free.
+         * List the GPU models of the cluster by name, with the number of free GPUs
+         * @description List the GPU models of the cluster by name, with the number of free GPUs.
          */
         get: operations["gpu_models_get"];
         put?: never;
@@ -507,8 +510,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Say what a GPU of this model costs for an hour
-         * @description Say what a GPU of this model costs for an hour. For operators.
+         * Set the price of one GPU-hour of this model
+         * @description Set the price of one GPU-hour of this model. For operators.
          */
         patch: operations["gpu_models_change"];
         trace?: never;
@@ -523,8 +526,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Become a member by an invitation, which works once
-         * @description Become a member by an invitation, which works once.
+         * Accept an invitation and become a member
+         * @description Accept an invitation and become a member. An invitation works once.
          */
         post: operations["invitations_accept"];
         delete?: never;
@@ -543,8 +546,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make an account by an invitation, become a member with it, and be signed in
-         * @description Make an account by an invitation, become a member with it, and be signed in.
+         * Create an account with an invitation, become a member and sign in
+         * @description Create an account with an invitation, become a member and sign in.
          */
         post: operations["invitations_join"];
         delete?: never;
@@ -563,8 +566,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What one is invited to by a link
-         * @description What one is invited to by a link.
+         * Show what an invitation link invites to
+         * @description Show what an invitation link invites to.
          */
         post: operations["invitations_look"];
         delete?: never;
@@ -581,14 +584,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The jobs of the caller's tenants, the newest first unless `sort` says otherwise
-         * @description The jobs of the caller's tenants, the newest first unless `sort` says otherwise; operators see all.
+         * List the jobs of the caller's tenants, newest first unless `sort` is given
+         * @description List the jobs of the caller's tenants, newest first unless `sort` is given; operators see all.
          */
         get: operations["jobs_list"];
         put?: never;
         /**
          * Submit a job
-         * @description Submit a job. What could never run is refused, with the nearest that could.
+         * @description Submit a job. A job that could never run is refused; the error names the nearest that could.
          */
         post: operations["jobs_create"];
         delete?: never;
@@ -605,8 +608,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One job, with its newest attempt and the reasons why it waits
-         * @description One job, with its newest attempt and the reasons why it waits.
+         * Get one job, with its newest attempt and the reasons why it waits
+         * @description Get one job, with its newest attempt and the reasons why it waits.
          */
         get: operations["jobs_get"];
         put?: never;
@@ -616,7 +619,7 @@ export interface paths {
         head?: never;
         /**
          * Change a job that has not ended
-         * @description Change a job that has not ended. 409 for what can not be changed while it has GPUs.
+         * @description Change a job that has not ended. 409 for fields that cannot change while it has GPUs.
          */
         patch: operations["jobs_change"];
         trace?: never;
@@ -649,8 +652,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Download a file of a job's checkpoint folder, as long as it is now, or one range of it
-         * @description Download a file of a job's checkpoint folder, as long as it is now, or one range of it.
+         * Download a file of a job's checkpoint folder, or a range of it
+         * @description Download a file of a job's checkpoint folder, or a range of it. The length is the file's present
+         *     one.
          */
         get: operations["jobs_artefacts_content_get"];
         put?: never;
@@ -669,8 +673,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The attempts of a job, the newest first
-         * @description The attempts of a job, the newest first.
+         * List the attempts of a job, newest first
+         * @description List the attempts of a job, newest first.
          */
         get: operations["jobs_attempts_list"];
         put?: never;
@@ -691,8 +695,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End a waiting job, or tell a running one to stop
-         * @description End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already.
+         * Cancel a job
+         * @description Cancel a job: end it if it waits, stop it if it runs. 409 if it has already ended otherwise.
          */
         post: operations["jobs_cancel"];
         delete?: never;
@@ -709,8 +713,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Download the archive that a job's working folders begin with
-         * @description Download the archive that a job's working folders begin with. 404 when there is none.
+         * Download the archive with the initial content of a job's working folders
+         * @description Download the archive with the initial content of a job's working folders. 404 if it has none.
          */
         get: operations["jobs_code_get"];
         put?: never;
@@ -729,8 +733,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which other jobs it waits for, and which wait for it
-         * @description Which other jobs it waits for, and which wait for it.
+         * List the jobs that a job waits for, and the jobs that wait for it
+         * @description List the jobs that a job waits for, and the jobs that wait for it.
          */
         get: operations["jobs_dependencies_get"];
         put?: never;
@@ -749,8 +753,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happened to a job, the newest first
-         * @description What happened to a job, the newest first.
+         * List the events of a job, newest first
+         * @description List the events of a job, newest first.
          */
         get: operations["jobs_events_list"];
         put?: never;
@@ -771,8 +775,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Keep a waiting job from starting
-         * @description Keep a waiting job from starting.
+         * Hold a waiting job
+         * @description Hold a waiting job: it starts only after it is released.
          */
         post: operations["jobs_hold"];
         delete?: never;
@@ -789,8 +793,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The input workers that the platform runs for it, and how much its trainer waits for them
-         * @description The input workers that the platform runs for it, and how much its trainer waits for them.
+         * Show the input workers of a job, and how long its trainer waits for them
+         * @description Show the input workers of a job, and how long its trainer waits for them.
          */
         get: operations["jobs_input_workers_get"];
         put?: never;
@@ -809,8 +813,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read the output of one rank of one attempt, by the numbers of its chunks
-         * @description Read the output of one rank of one attempt, by the numbers of its chunks.
+         * Read the output of one rank of an attempt, in numbered chunks
+         * @description Read the output of one rank of an attempt, in numbered chunks.
          */
         get: operations["jobs_logs_get"];
         put?: never;
@@ -829,8 +833,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Download the whole output of an attempt
-         * @description Download the whole output of an attempt: one rank as text, several as a zip.
+         * Download the complete output of an attempt
+         * @description Download the complete output of an attempt: one rank as text, several ranks as a zip archive.
          */
         get: operations["jobs_logs_download_get"];
         put?: never;
@@ -849,8 +853,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs logs merged get
-         * @description Read the output of all ranks, or of those of a task, merged by the time at which it was sent.
+         * Read the output of all ranks, or of a task's, merged by the time at which it was sent
+         * @description Read the output of all ranks, or of a task's, merged by the time at which it was sent.
          */
         get: operations["jobs_logs_merged_get"];
         put?: never;
@@ -869,8 +873,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Find the lines of an attempt's output that contain a text or match a regular expression
-         * @description Find the lines of an attempt's output that contain a text or match a regular expression.
+         * Search an attempt's output for lines that contain a text or match a regular expression
+         * @description Search an attempt's output for lines that contain a text or match a regular expression.
          */
         get: operations["jobs_logs_search_get"];
         put?: never;
@@ -889,8 +893,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the job's attempts used, from the first start on if nothing else is asked for
-         * @description What the job's attempts used, from the first start on if nothing else is asked for.
+         * Show what a job's attempts used over time
+         * @description Show what a job's attempts used over time. Default: from the first start on.
          */
         get: operations["jobs_metrics_get"];
         put?: never;
@@ -911,8 +915,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Return the address of the pages that one of the job's programs serves, with a ticket in it
-         * @description Return the address of the pages that one of the job's programs serves, with a ticket in it.
+         * Create a one-time link to the web pages that a program of the job serves
+         * @description Create a one-time link to the web pages that a program of the job serves.
          */
         post: operations["jobs_ports_open"];
         delete?: never;
@@ -929,8 +933,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How often the job was preempted, and what that cost
-         * @description How often the job was preempted, and what that cost.
+         * Show how often a job was preempted, and what that cost
+         * @description Show how often a job was preempted, and what that cost.
          */
         get: operations["jobs_preemptions_get"];
         put?: never;
@@ -971,8 +975,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a held job be considered again
-         * @description Let a held job be considered again.
+         * Release a held job, so that it can start
+         * @description Release a held job, so that it can start.
          */
         post: operations["jobs_release"];
         delete?: never;
@@ -991,8 +995,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stop a running job, checkpoint included, and let it wait again
-         * @description Stop a running job, checkpoint included, and let it wait again. 409 when it does not run.
+         * Requeue a running job
+         * @description Requeue a running job: it writes a checkpoint, stops and waits again. 409 if it is not running.
          */
         post: operations["jobs_requeue"];
         delete?: never;
@@ -1009,8 +1013,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How long the job runs in all, as it was declared and as its own steps tell
-         * @description How long the job runs in all, as it was declared and as its own steps tell.
+         * Show the job's total run time, as declared and as estimated from its own steps
+         * @description Show the job's total run time, as declared and as estimated from its own steps.
          */
         get: operations["jobs_run_time_get"];
         put?: never;
@@ -1029,8 +1033,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs
-         * @description Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs.
+         * Show how a job scales
+         * @description Show how a job scales: the GPUs it had, its batch size now, and its predicted speed on other
+         *     numbers of GPUs.
          */
         get: operations["jobs_scaling_get"];
         put?: never;
@@ -1049,8 +1054,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How fast the job's replicas are by their CPUs and memory, and what they have now
-         * @description How fast the job's replicas are by their CPUs and memory, and what they have now.
+         * Show how a job's speed depends on its replicas' CPUs and memory, and what they have now
+         * @description Show how a job's speed depends on its replicas' CPUs and memory, and what they have now.
          */
         get: operations["jobs_sensitivity_get"];
         put?: never;
@@ -1069,8 +1074,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who is, and was, inside the job in the last 30 days
-         * @description Who is, and was, inside the job in the last 30 days: the newest first.
+         * List shells and port connections into a job in the last 30 days, newest first
+         * @description List shells and port connections into a job in the last 30 days, newest first.
          */
         get: operations["jobs_sessions_list"];
         put?: never;
@@ -1089,8 +1094,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs throughputs get
-         * @description Say how fast the job is on each GPU model, what its policy aims at, and what it received there.
+         * Show the job's throughput on each GPU model
+         * @description Show the job's throughput on each GPU model. Also shows the shares that its policy aims at, and the
+         *     shares it received.
          */
         get: operations["jobs_throughputs_get"];
         put?: never;
@@ -1109,9 +1115,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs why get
-         * @description Say why the job waits, the most decisive reason first, where it stands in its queue, and when it
-         *     will probably start.
+         * Show why a job waits
+         * @description Show why a job waits: the reasons (most decisive first), its place in the queue and its predicted
+         *     start.
          */
         get: operations["jobs_why_get"];
         put?: never;
@@ -1132,11 +1138,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel, hold, release, requeue or update all jobs under a filter, or only count them
-         * @description Cancel, hold, release, requeue or update all jobs under a filter, or only count them.
+         * Cancel, hold, release, requeue or update all jobs that match a filter, or only count them
+         * @description Cancel, hold, release, requeue or update all jobs that match a filter, or only count them.
          *
-         *     Waiting jobs are cancelled all at once. Any other action changes at most 200 jobs in one request:
-         *     repeat it while `remaining` is more than 0 and `jobs` is not 0.
+         *     All matching jobs that wait are cancelled at once. Any other action changes at most 200 jobs in one
+         *     request: repeat it while `remaining` is more than 0 and `jobs` is not 0.
          */
         post: operations["jobs_actions"];
         delete?: never;
@@ -1175,10 +1181,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Say what is wrong with a specification, or else what would become of it
-         * @description Say what is wrong with a specification, or else what would become of it. Submits nothing.
+         * Check a job specification
+         * @description Check a job specification: return its errors, or what would happen if it were submitted. Submits
+         *     nothing.
          *
-         *     For viewers of the tenant, too.
+         *     Viewers of the tenant may use it too.
          */
         post: operations["jobs_check"];
         delete?: never;
@@ -1195,8 +1202,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count the visible jobs by state, under the same filters as the list
-         * @description Count the visible jobs by state, under the same filters as the list.
+         * Count the visible jobs by state, with the filters of the list
+         * @description Count the visible jobs by state, with the filters of the list.
          */
         get: operations["jobs_counts_get"];
         put?: never;
@@ -1215,9 +1222,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same jobs as CSV or Parquet, the oldest first
-         * @description The same jobs as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
-         *     says.
+         * Export the jobs as CSV or Parquet, oldest first
+         * @description Export the jobs as CSV or Parquet, oldest first. At most the newest 100,000 are exported; the file
+         *     states if there are more.
          */
         get: operations["jobs_export_get"];
         put?: never;
@@ -1236,8 +1243,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs groups list
-         * @description Count the visible jobs by groups, under the filters of the list, the latest submission first.
+         * Count the visible jobs by groups, latest submission first
+         * @description Count the visible jobs by groups, latest submission first. The filters of the list apply.
          */
         get: operations["jobs_groups_list"];
         put?: never;
@@ -1256,14 +1263,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The caller's saved searches of jobs, and those that are shared with his tenants
-         * @description The caller's saved searches of jobs, and those that are shared with his tenants; by name.
+         * List the caller's saved job searches and those shared with the caller's tenants, by name
+         * @description List the caller's saved job searches and those shared with the caller's tenants, by name.
          */
         get: operations["jobs_searches_list"];
         put?: never;
         /**
-         * Save a search under a name
-         * @description Save a search under a name. 409 where that name is taken.
+         * Save a job search under a name
+         * @description Save a job search under a name. 409 if the name is in use.
          */
         post: operations["jobs_searches"];
         delete?: never;
@@ -1284,7 +1291,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a saved search
-         * @description Delete a saved search: one's own, one that one has shared, or as an admin any of the tenant's.
+         * @description Delete a saved search: one that you saved or shared, or as an admin any of the tenant's.
          */
         delete: operations["jobs_searches_delete"];
         options?: never;
@@ -1300,8 +1307,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the running jobs of the caller's tenants use now, the newest first
-         * @description What the running jobs of the caller's tenants use now, the newest first; operators see all.
+         * List what running jobs of the caller's tenants use now, newest first
+         * @description List what running jobs of the caller's tenants use now, newest first; operators see all.
          */
         get: operations["jobs_usage_list"];
         put?: never;
@@ -1320,8 +1327,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The ledger, the newest line first
-         * @description The ledger, the newest line first: for members what concerns their tenants, all of it for operators.
+         * List the ledger, newest line first
+         * @description List the ledger, newest line first. Members see the lines that concern their tenants, operators all.
          *     Other tenants are not named.
          */
         get: operations["ledger_list"];
@@ -1341,8 +1348,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One line
-         * @description One line.
+         * Get one line of the ledger
+         * @description Get one line of the ledger.
          */
         get: operations["ledger_get"];
         put?: never;
@@ -1361,12 +1368,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Decide the line's round again from the facts that were kept, and compare
-         * @description Decide the line's round again from the facts that were kept, and compare.
+         * Recompute the round of a line from its stored facts, and compare
+         * @description Recompute the round of a line from its stored facts, and compare.
          *
-         *     409 for what a person did, for rounds that are no longer kept, and for those that take longer than a
-         *     request may: operators can decide these again with `manage.py replay_round`. 429 while another one is
-         *     decided again.
+         *     409 for lines that a person caused, for rounds that are no longer kept, and for rounds that take
+         *     longer than a request may; operators can recompute those with `manage.py replay_round`. 429 while
+         *     another round is being recomputed.
          */
         get: operations["ledger_replay_get"];
         put?: never;
@@ -1385,9 +1392,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same lines as CSV or Parquet, the oldest first
-         * @description The same lines as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
-         *     says.
+         * Export the ledger as CSV or Parquet, oldest line first
+         * @description Export the ledger as CSV or Parquet, oldest line first. At most the newest 100,000 lines are
+         *     exported; the file states if there are more.
          */
         get: operations["ledger_export_get"];
         put?: never;
@@ -1406,16 +1413,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Maintenance windows by their start, with the jobs on their nodes that the caller may see
-         * @description Maintenance windows by their start, with the jobs on their nodes that the caller may see.
+         * List maintenance windows by their start, with the affected jobs that the caller may see
+         * @description List maintenance windows by their start, with the affected jobs that the caller may see.
          */
         get: operations["maintenance_list"];
         put?: never;
         /**
-         * Announce a window
-         * @description Announce a window. 409 where a node is in another one at that time. For operators.
+         * Announce a maintenance window
+         * @description Announce a maintenance window. 409 if a node is in another window at that time. For operators.
          *
-         *     From now on, no job starts on its nodes that would not have ended at its start.
+         *     From now on, only jobs that will end before the window's start are started on its nodes.
          */
         post: operations["maintenance_create"];
         delete?: never;
@@ -1432,22 +1439,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One maintenance window
-         * @description One maintenance window.
+         * Get one maintenance window
+         * @description Get one maintenance window.
          */
         get: operations["maintenance_get"];
         put?: never;
         post?: never;
         /**
-         * Cancel a window, or end it early
-         * @description Cancel a window, or end it early: its nodes take jobs again. It stays listed. For operators.
+         * Cancel a maintenance window, or end it early
+         * @description Cancel a maintenance window, or end it early. Its nodes accept jobs again, and the window stays
+         *     listed. For operators.
          */
         delete: operations["maintenance_delete"];
         options?: never;
         head?: never;
         /**
-         * Change a window
-         * @description Change a window; once it has begun, its reason and its end alone. For operators.
+         * Change a maintenance window
+         * @description Change a maintenance window. After its start only its reason and its end can change. For operators.
          *
          *     `nodes` and `racks` together replace its nodes.
          */
@@ -1462,8 +1470,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What virtual clusters have, by name
-         * @description What virtual clusters have, by name: for members those of their tenants, for operators all.
+         * List credit accounts of virtual clusters by name
+         * @description List credit accounts of virtual clusters by name. Members see those of their tenants, operators all.
          */
         get: operations["market_accounts_list"];
         put?: never;
@@ -1483,14 +1491,14 @@ export interface paths {
         };
         get?: never;
         /**
-         * Grant this much in each period, the first at once
-         * @description Grant this much in each period, the first at once. For operators.
+         * Set an allowance
+         * @description Set an allowance: grant credits now and in each period. For operators.
          */
         put: operations["market_accounts_allowance_set"];
         post?: never;
         /**
-         * Grant no more
-         * @description Grant no more; what was granted stays. For operators.
+         * Remove the allowance
+         * @description Remove the allowance; granted credits stay. For operators.
          */
         delete: operations["market_accounts_allowance_delete"];
         options?: never;
@@ -1508,8 +1516,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Grant credits, or take some back that are there
-         * @description Grant credits, or take some back that are there. For operators.
+         * Grant credits, or take credits back as far as the account has them
+         * @description Grant credits, or take credits back as far as the account has them. For operators.
          */
         post: operations["market_accounts_grant"];
         delete?: never;
@@ -1526,8 +1534,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Loans between all virtual clusters, the newest first
-         * @description Loans between all virtual clusters, the newest first.
+         * List loans between all virtual clusters, newest first
+         * @description List loans between all virtual clusters, newest first.
          */
         get: operations["market_loans_list"];
         put?: never;
@@ -1546,8 +1554,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One loan
-         * @description One loan.
+         * Get one loan
+         * @description Get one loan.
          */
         get: operations["market_loans_get"];
         put?: never;
@@ -1569,8 +1577,8 @@ export interface paths {
         put?: never;
         /**
          * End a loan now
-         * @description End a loan now. Its borrower's owners give it back, and nothing is refunded; when operators end it,
-         *     the rest is refunded as far as the lender still has it.
+         * @description End a loan now. The borrower's owners give it back without a refund. If an operator ends it, the
+         *     remaining time is refunded as far as the lender still has the credits.
          */
         post: operations["market_loans_end"];
         delete?: never;
@@ -1587,14 +1595,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Offers of all virtual clusters, the newest first
-         * @description Offers of all virtual clusters, the newest first.
+         * List offers of all virtual clusters, newest first
+         * @description List offers of all virtual clusters, newest first.
          */
         get: operations["market_offers_list"];
         put?: never;
         /**
-         * Offer what a virtual cluster owns
-         * @description Offer what a virtual cluster owns. For admins of its only member, and operators.
+         * Offer GPUs or cells of a virtual cluster for loan
+         * @description Offer GPUs or cells of a virtual cluster for loan. For admins of its only member, and operators.
          */
         post: operations["market_offers"];
         delete?: never;
@@ -1611,8 +1619,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One offer
-         * @description One offer.
+         * Get one offer
+         * @description Get one offer.
          */
         get: operations["market_offers_get"];
         put?: never;
@@ -1633,9 +1641,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Borrow what is offered, and pay for its whole time
-         * @description Borrow what is offered, and pay for its whole time. For owners of the virtual cluster that borrows,
-         *     and operators.
+         * Take an offer
+         * @description Take an offer: borrow what it offers, and pay for its whole time. For owners of the virtual cluster
+         *     that borrows, and operators.
          */
         post: operations["market_offers_take"];
         delete?: never;
@@ -1654,8 +1662,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Withdraw an offer that was not taken
-         * @description Withdraw an offer that was not taken. For its owners, and operators.
+         * Withdraw an open offer
+         * @description Withdraw an open offer. For its owners, and operators.
          */
         post: operations["market_offers_withdraw"];
         delete?: never;
@@ -1672,14 +1680,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The rules in force
-         * @description The rules in force: for members those of their virtual clusters, for operators all.
+         * List market rules in force
+         * @description List market rules in force. Members see those of their virtual clusters, operators all.
          */
         get: operations["market_rules_list"];
         put?: never;
         /**
-         * Let a virtual cluster lend what is idle, or borrow when its jobs wait
-         * @description Let a virtual cluster lend what is idle, or borrow when its jobs wait. For its owners, and
+         * Add a market rule
+         * @description Add a market rule: lend idle GPUs, or borrow when jobs wait. For owners of the virtual cluster, and
          *     operators.
          */
         post: operations["market_rules"];
@@ -1700,9 +1708,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a rule
-         * @description Remove a rule; offers that it made and that were not taken are withdrawn. For owners, and
-         *     operators.
+         * Remove a market rule
+         * @description Remove a market rule; its open offers are withdrawn. For owners, and operators.
          */
         delete: operations["market_rules_delete"];
         options?: never;
@@ -1718,8 +1725,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What moved between accounts, the newest first
-         * @description What moved between accounts, the newest first: for members of their virtual clusters, for operators
+         * List transfers between accounts, newest first
+         * @description List transfers between accounts, newest first. Members see those of their virtual clusters, operators
          *     all.
          */
         get: operations["market_transfers_list"];
@@ -1739,8 +1746,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as CSV or Parquet, the oldest first
-         * @description The same as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file says.
+         * Export the transfers as CSV or Parquet, oldest first
+         * @description Export the transfers as CSV or Parquet, oldest first. At most the newest 100,000 are exported; the
+         *     file states if there are more.
          */
         get: operations["market_transfers_export_get"];
         put?: never;
@@ -1759,14 +1767,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All nodes, by name
-         * @description All nodes, by name.
+         * List all nodes by name
+         * @description List all nodes by name.
          */
         get: operations["nodes_list"];
         put?: never;
         /**
-         * Expect a node
-         * @description Expect a node; its agent signs in with the token, which is shown only now. For operators.
+         * Add a node
+         * @description Add a node. Its agent signs in with the token, which is not shown again. For operators.
          */
         post: operations["nodes_create"];
         delete?: never;
@@ -1783,15 +1791,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One node with its GPUs
-         * @description One node with its GPUs.
+         * Get one node with its GPUs
+         * @description Get one node with its GPUs.
          */
         get: operations["nodes_get"];
         put?: never;
         post?: never;
         /**
-         * Forget a node that never ran anything and does not report
-         * @description Forget a node that never ran anything and does not report. For operators.
+         * Remove a node that never ran a job and whose agent does not report
+         * @description Remove a node that never ran a job and whose agent does not report. For operators.
          */
         delete: operations["nodes_delete"];
         options?: never;
@@ -1813,10 +1821,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Move the node's jobs away, with their grace period, at once or at a deadline
-         * @description Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
+         * Drain a node
+         * @description Drain a node: move its jobs away, each with its grace period, at once or at a deadline. For
+         *     operators.
          *
-         *     Until the deadline they go on, and only what will have ended by then is started there.
+         *     Until the deadline its jobs go on, and only jobs that will end before it start there.
          */
         post: operations["nodes_drain"];
         delete?: never;
@@ -1835,8 +1844,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lend a node of a serving pool to jobs, whole
-         * @description Lend a node of a serving pool to jobs, whole; a return is called off. For operators.
+         * Lend a whole node of a serving pool to jobs
+         * @description Lend a whole node of a serving pool to jobs; this cancels a return under way. For operators.
          */
         post: operations["nodes_loan"];
         delete?: never;
@@ -1853,8 +1862,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the machine and its GPUs did, the last hour if nothing else is asked for
-         * @description What the machine and its GPUs did, the last hour if nothing else is asked for.
+         * Show what a node and its GPUs used over time
+         * @description Show what a node and its GPUs used over time. Default: the last hour.
          */
         get: operations["nodes_metrics_get"];
         put?: never;
@@ -1875,10 +1884,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask a node that is lent back, by a deadline
-         * @description Ask a node that is lent back, by a deadline. For operators.
+         * Ask for a lent node back, by a deadline
+         * @description Ask for a lent node back, by a deadline. For operators.
          *
-         *     Elastic jobs that can do without it shrink at once; others are stopped in time to be gone by then.
+         *     Elastic jobs that can run without it shrink at once. Other jobs are stopped in time to leave by the
+         *     deadline.
          */
         post: operations["nodes_return"];
         delete?: never;
@@ -1896,10 +1906,10 @@ export interface paths {
         };
         get?: never;
         /**
-         * Make a node one of a serving pool, or the cluster's own again
-         * @description Make a node one of a serving pool, or the cluster's own again. For operators.
+         * Assign a node to a serving pool, or return it to the cluster
+         * @description Assign a node to a serving pool, or return it to the cluster. For operators.
          *
-         *     A node on which jobs run is lent from the beginning.
+         *     A node on which jobs run is lent from the start.
          */
         put: operations["nodes_serving_pool_set"];
         post?: never;
@@ -1919,8 +1929,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replace the node's token
-         * @description Replace the node's token; the old one is worth nothing from now on. For operators.
+         * Replace the token of a node's agent
+         * @description Replace the token of a node's agent. The old token stops working at once. For operators.
          */
         post: operations["nodes_token"];
         delete?: never;
@@ -1937,8 +1947,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which e-mails the caller wants
-         * @description Which e-mails the caller wants.
+         * Show which e-mails the caller gets
+         * @description Show which e-mails the caller gets.
          */
         get: operations["notifications_get"];
         put?: never;
@@ -1947,8 +1957,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change which e-mails the caller wants
-         * @description Change which e-mails the caller wants.
+         * Change which e-mails the caller gets
+         * @description Change which e-mails the caller gets.
          */
         patch: operations["notifications_change"];
         trace?: never;
@@ -1962,8 +1972,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Change the caller's own e-mail address
-         * @description Change the caller's own e-mail address; where mail can be sent, it has to be confirmed.
+         * Change the caller's e-mail address
+         * @description Change the caller's e-mail address. If the server sends mail, the address has to be confirmed.
          */
         put: operations["notifications_address_set"];
         post?: never;
@@ -1983,8 +1993,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Confirm the address to which the link was sent
-         * @description Confirm the address to which the link was sent.
+         * Confirm an e-mail address by the link that was mailed to it
+         * @description Confirm an e-mail address by the link that was mailed to it.
          */
         post: operations["notifications_address_confirm"];
         delete?: never;
@@ -2001,15 +2011,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The usage reports that the caller gets by mail
-         * @description The usage reports that the caller gets by mail.
+         * List the usage reports that the caller gets by e-mail
+         * @description List the usage reports that the caller gets by e-mail.
          */
         get: operations["notifications_reports_list"];
         put?: never;
         /**
-         * Get the use of a tenant by mail each week or month, change how often, or end it
-         * @description Get the use of a tenant by mail each week or month, change how often, or end it. For admins of the
-         *     tenant; operators also get the use of the whole cluster.
+         * Subscribe to usage reports of a tenant by e-mail, change how often they come, or end them
+         * @description Subscribe to usage reports of a tenant by e-mail, change how often they come, or end them. For
+         *     admins of the tenant; operators can also subscribe to the whole cluster.
          */
         post: operations["notifications_reports"];
         delete?: never;
@@ -2046,16 +2056,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Reservations by their start
-         * @description Reservations by their start: all for operators, their tenants' for admins, else what one may use.
+         * List reservations by their start
+         * @description List reservations by their start. Operators see all, admins those of their tenants, other users those
+         *     that they may use.
          */
         get: operations["reservations_list"];
         put?: never;
         /**
          * Reserve whole nodes for a tenant
-         * @description Reserve whole nodes for a tenant. 409 with the reason where they are not available. For operators.
+         * @description Reserve whole nodes for a tenant. 409 with the reason if they are not available. For operators.
          *
-         *     From now on, no guaranteed job starts on its nodes that would not have ended at its start.
+         *     From now on, only guaranteed jobs that will end before the reservation's start are started on its
+         *     nodes.
          */
         post: operations["reservations_create"];
         delete?: never;
@@ -2072,8 +2084,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One reservation
-         * @description One reservation.
+         * Get one reservation
+         * @description Get one reservation.
          */
         get: operations["reservations_get"];
         put?: never;
@@ -2087,7 +2099,7 @@ export interface paths {
         head?: never;
         /**
          * Change a reservation
-         * @description Change a reservation; once it has begun, its end and its note alone. For operators.
+         * @description Change a reservation. After its start only its end and its note can change. For operators.
          */
         patch: operations["reservations_change"];
         trace?: never;
@@ -2100,8 +2112,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The rounds that are kept, the newest first
-         * @description The rounds that are kept, the newest first. For operators.
+         * List stored scheduling rounds, newest first
+         * @description List stored scheduling rounds, newest first. For operators.
          */
         get: operations["rounds_list"];
         put?: never;
@@ -2120,8 +2132,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One round with every action of its plan
-         * @description One round with every action of its plan. For operators.
+         * Get one scheduling round, with every action of its plan
+         * @description Get one scheduling round, with every action of its plan. For operators.
          */
         get: operations["rounds_get"];
         put?: never;
@@ -2140,8 +2152,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The caller's own secrets, the newest first
-         * @description The caller's own secrets, the newest first: which there are, not what they are.
+         * List the caller's own secrets, newest first, without their values
+         * @description List the caller's own secrets, newest first, without their values.
          */
         get: operations["secrets_list"];
         put?: never;
@@ -2161,14 +2173,14 @@ export interface paths {
         };
         get?: never;
         /**
-         * Keep a secret of one's own, in place of the one of that name
-         * @description Keep a secret of one's own, in place of the one of that name.
+         * Store a secret of your own, or replace its value
+         * @description Store a secret of your own, or replace its value.
          */
         put: operations["secrets_set"];
         post?: never;
         /**
-         * Delete a secret of one's own
-         * @description Delete a secret of one's own. Jobs that name it and have not started will fail.
+         * Delete a secret of your own
+         * @description Delete a secret of your own. Jobs that name it and have not started will fail.
          */
         delete: operations["secrets_delete"];
         options?: never;
@@ -2184,14 +2196,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All serving pools, by name
-         * @description All serving pools, by name.
+         * List all serving pools by name
+         * @description List all serving pools by name.
          */
         get: operations["serving_pools_list"];
         put?: never;
         /**
-         * Make a serving pool
-         * @description Make a serving pool; nodes join it by PUT nodes/NAME/serving-pool. For operators.
+         * Create a serving pool
+         * @description Create a serving pool. Assign nodes to it with PUT nodes/NAME/serving-pool. For operators.
          */
         post: operations["serving_pools_create"];
         delete?: never;
@@ -2208,8 +2220,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One serving pool, and how many of its nodes are where
-         * @description One serving pool, and how many of its nodes are where.
+         * Get one serving pool, with the number of nodes that serve, are lent or return
+         * @description Get one serving pool, with the number of nodes that serve, are lent or return.
          */
         get: operations["serving_pools_get"];
         put?: never;
@@ -2238,8 +2250,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask this many nodes back, those whose return costs jobs least
-         * @description Ask this many nodes back, those whose return costs jobs least. For operators.
+         * Ask for a number of nodes back
+         * @description Ask for a number of nodes back; those whose return costs jobs least are chosen. For operators.
          */
         post: operations["serving_pools_returns"];
         delete?: never;
@@ -2256,19 +2268,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who is signed in
-         * @description Who is signed in.
+         * Show who is signed in
+         * @description Show who is signed in.
          */
         get: operations["session_get"];
         put?: never;
         /**
-         * Sign in by password
-         * @description Sign in by password; sets the session cookie.
+         * Sign in with a password
+         * @description Sign in with a password. Sets the session cookie.
          */
         post: operations["session_create"];
         /**
          * Sign out
-         * @description Sign out; with a token there is nothing to end.
+         * @description Sign out. With a token there is nothing to end.
          */
         delete: operations["session_delete"];
         options?: never;
@@ -2286,8 +2298,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change one's own password
-         * @description Change one's own password; other browsers must sign in again, and tokens end, or are kept.
+         * Change your own password
+         * @description Change your own password. Other browsers must sign in again. API tokens are revoked or kept, as you
+         *     choose.
          */
         post: operations["session_password"];
         delete?: never;
@@ -2305,8 +2318,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Say whether the caller saw the page's tour, so that no other browser offers it again
-         * @description Say whether the caller saw the page's tour, so that no other browser offers it again.
+         * Store whether the caller saw the page's tour, so that no other browser offers it again
+         * @description Store whether the caller saw the page's tour, so that no other browser offers it again.
          */
         put: operations["session_tour_set"];
         post?: never;
@@ -2324,9 +2337,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The GPUs of which jobs have parts, or that several have together
-         * @description The GPUs of which jobs have parts, or that several have together: what each job has, and
-         *     what it costs.
+         * List shared GPUs
+         * @description List shared GPUs: each job's part, and how much sharing slows the job down.
          */
         get: operations["shared_gpus_list"];
         put?: never;
@@ -2345,8 +2357,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The caller's tenants, the newest first
-         * @description The caller's tenants, the newest first; operators see all.
+         * List the caller's tenants, newest first
+         * @description List the caller's tenants, newest first; operators see all.
          */
         get: operations["tenants_list"];
         put?: never;
@@ -2369,22 +2381,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One tenant
-         * @description One tenant.
+         * Get one tenant
+         * @description Get one tenant.
          */
         get: operations["tenants_get"];
         put?: never;
         post?: never;
         /**
-         * Forget a tenant without members that never had a job
-         * @description Forget a tenant without members that never had a job. For operators.
+         * Remove a tenant that has no members and never had a job
+         * @description Remove a tenant that has no members and never had a job. For operators.
          */
         delete: operations["tenants_delete"];
         options?: never;
         head?: never;
         /**
-         * Change a tenant's title, or the most jobs that it may have unfinished
-         * @description Change a tenant's title, or the most jobs that it may have unfinished. For operators.
+         * Change a tenant's title, or its maximum number of unfinished jobs
+         * @description Change a tenant's title, or its maximum number of unfinished jobs. For operators.
          */
         patch: operations["tenants_change"];
         trace?: never;
@@ -2397,13 +2409,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whether an archive is stored, so that it need not be uploaded again
-         * @description Whether an archive is stored, so that it need not be uploaded again. 404 when it is not.
+         * Check whether an archive is stored, so that it need not be uploaded again
+         * @description Check whether an archive is stored, so that it need not be uploaded again. 404 if it is not.
          */
         get: operations["tenants_archives_get"];
         /**
-         * Upload a working folder as a gzip'ed tar, by its SHA-256
-         * @description Upload a working folder as a gzip'ed tar, by its SHA-256. One that is there is not read again.
+         * Upload a working folder as a gzip'ed tar, named by its SHA-256
+         * @description Upload a working folder as a gzip'ed tar, named by its SHA-256. A stored archive is not read
+         *     again.
          */
         put: operations["tenants_archives_set"];
         post?: never;
@@ -2421,19 +2434,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A tenant's budget, what of it is used, and what is expected
-         * @description A tenant's budget, what of it is used, and what is expected.
+         * Show a tenant's budget, its use so far, and its expected use
+         * @description Show a tenant's budget, its use so far, and its expected use.
          */
         get: operations["tenants_budget_get"];
         /**
-         * Give a tenant a budget, or another one
-         * @description Give a tenant a budget, or another one. For operators.
+         * Set the budget of a tenant
+         * @description Set the budget of a tenant. For operators.
          */
         put: operations["tenants_budget_set"];
         post?: never;
         /**
-         * Take a tenant's budget away, so that nothing limits what it uses up
-         * @description Take a tenant's budget away, so that nothing limits what it uses up. For operators.
+         * Remove the budget of a tenant
+         * @description Remove the budget of a tenant; its use is then unlimited. For operators.
          */
         delete: operations["tenants_budget_delete"];
         options?: never;
@@ -2449,8 +2462,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a tenant's jobs hold now, as its quota counts it
-         * @description What a tenant's jobs hold now, as its quota counts it.
+         * Show what a tenant's jobs hold now, as its quota counts it
+         * @description Show what a tenant's jobs hold now, as its quota counts it.
          */
         get: operations["tenants_held_get"];
         put?: never;
@@ -2469,16 +2482,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The open invitations into a tenant, the newest first
-         * @description The open invitations into a tenant, the newest first. For its admins.
+         * List the open invitations to a tenant, newest first
+         * @description List the open invitations to a tenant, newest first. For its admins.
          */
         get: operations["tenants_invitations_list"];
         put?: never;
         /**
-         * Invite a person into a tenant, by mail or by a link to hand over
-         * @description Invite a person into a tenant, by mail or by a link to hand over. For its admins.
+         * Invite a person to a tenant, by e-mail or by a link to hand over
+         * @description Invite a person to a tenant, by e-mail or by a link to hand over. For its admins.
          *
-         *     The answer is the same whether there is a user with this address or not.
+         *     The answer is the same whether or not a user with this address exists.
          */
         post: operations["tenants_invitations"];
         delete?: never;
@@ -2499,7 +2512,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an invitation
-         * @description Revoke an invitation: its link works no longer. For admins of the tenant.
+         * @description Revoke an invitation: its link stops working. For admins of the tenant.
          */
         delete: operations["tenants_invitations_delete"];
         options?: never;
@@ -2515,8 +2528,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The members of a tenant, and their roles
-         * @description The members of a tenant, and their roles.
+         * List the members of a tenant and their roles
+         * @description List the members of a tenant and their roles.
          */
         get: operations["tenants_members_list"];
         put?: never;
@@ -2536,14 +2549,14 @@ export interface paths {
         };
         get?: never;
         /**
-         * Give a user a role, no higher than one's own
-         * @description Give a user a role, no higher than one's own. For admins of the tenant.
+         * Set the role of a user in a tenant, up to your own role
+         * @description Set the role of a user in a tenant, up to your own role. For admins of the tenant.
          */
         put: operations["tenants_members_set"];
         post?: never;
         /**
-         * End a membership
-         * @description End a membership. For admins of the tenant, and for a member his own.
+         * Remove a member from a tenant
+         * @description Remove a member from a tenant. For admins of the tenant; members can remove themselves.
          */
         delete: operations["tenants_members_delete"];
         options?: never;
@@ -2559,20 +2572,20 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A member's budget in a tenant, what of it is used, and what is expected
-         * @description A member's budget in a tenant, what of it is used, and what is expected. For the member itself, and
-         *     for admins of the tenant.
+         * Show a member's budget, its use so far, and its expected use
+         * @description Show a member's budget, its use so far, and its expected use. For the member, and for admins of the
+         *     tenant.
          */
         get: operations["tenants_members_budget_get"];
         /**
-         * Give a member a budget, or another one
-         * @description Give a member a budget, or another one. For admins of the tenant, within the tenant's.
+         * Set the budget of a member, within the tenant's
+         * @description Set the budget of a member, within the tenant's. For admins of the tenant.
          */
         put: operations["tenants_members_budget_set"];
         post?: never;
         /**
-         * Take a member's budget away
-         * @description Take a member's budget away. For admins of the tenant.
+         * Remove the budget of a member
+         * @description Remove the budget of a member. For admins of the tenant.
          */
         delete: operations["tenants_members_budget_delete"];
         options?: never;
@@ -2588,15 +2601,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The most that a member holds at once in a tenant, and what that is now
-         * @description The most that a member holds at once in a tenant, and what that is now. For the member itself, and
-         *     for admins of the tenant.
+         * Show a member's quota, and what the member holds now
+         * @description Show a member's quota, and what the member holds now. For the member, and for admins of the
+         *     tenant.
          */
         get: operations["tenants_members_quota_get"];
         /**
-         * Replace what a member may hold at once
-         * @description Replace what a member may hold at once; null: no limit besides the tenant's. For admins of the
-         *     tenant, within what the tenant has.
+         * Set the quota of a member, within the tenant's
+         * @description Set the quota of a member, within the tenant's. null: no limit besides the tenant's. For admins of
+         *     the tenant.
          */
         put: operations["tenants_members_quota_set"];
         post?: never;
@@ -2614,13 +2627,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The most GPUs, CPUs and memory that the tenant may hold at once
-         * @description The most GPUs, CPUs and memory that the tenant may hold at once.
+         * Show the quota of a tenant
+         * @description Show the quota of a tenant: the GPUs, CPUs and memory that it may hold at once.
          */
         get: operations["tenants_quota_get"];
         /**
-         * Replace the quota
-         * @description Replace the quota: what is left out has no limit of its own. For operators.
+         * Replace the quota of a tenant
+         * @description Replace the quota of a tenant. A resource that is left out has no limit of its own. For
+         *     operators.
          */
         put: operations["tenants_quota_set"];
         post?: never;
@@ -2638,8 +2652,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The secrets of a tenant, the newest first
-         * @description The secrets of a tenant, the newest first: which there are, not what they are.
+         * List the secrets of a tenant, newest first, without their values
+         * @description List the secrets of a tenant, newest first, without their values.
          */
         get: operations["tenants_secrets_list"];
         put?: never;
@@ -2659,8 +2673,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Keep a secret for the jobs of a tenant, in place of the one of that name
-         * @description Keep a secret for the jobs of a tenant, in place of the one of that name. For its admins.
+         * Store a secret for the jobs of a tenant, or replace its value
+         * @description Store a secret for the jobs of a tenant, or replace its value. For its admins.
          */
         put: operations["tenants_secrets_set"];
         post?: never;
@@ -2682,8 +2696,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The templates of a tenant, by name
-         * @description The templates of a tenant, by name; their specifications are at the address of each.
+         * List the templates of a tenant by name, without their specifications
+         * @description List the templates of a tenant by name, without their specifications.
          */
         get: operations["tenants_templates_list"];
         put?: never;
@@ -2702,20 +2716,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A template and its specification
-         * @description A template and its specification.
+         * Get a template with its specification
+         * @description Get a template with its specification.
          */
         get: operations["tenants_templates_get"];
         /**
-         * Keep a specification as a template, in place of the one of that name
-         * @description Keep a specification as a template, in place of the one of that name. For members of the tenant;
-         *     another member's template is replaced by admins. The specification is checked as a submission is.
+         * Save a specification as a template, or replace the template of that name
+         * @description Save a specification as a template, or replace the template of that name. For members of the
+         *     tenant; only admins can replace another member's template. The specification is checked as a
+         *     submission is.
          */
         put: operations["tenants_templates_set"];
         post?: never;
         /**
-         * Delete a template
-         * @description Delete a template: one that one wrote, or as an admin any of the tenant's.
+         * Delete a template that you wrote, or as an admin any of the tenant's
+         * @description Delete a template that you wrote, or as an admin any of the tenant's.
          */
         delete: operations["tenants_templates_delete"];
         options?: never;
@@ -2731,10 +2746,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the members of a tenant may hold at once and use up there
-         * @description What the members of a tenant may hold at once and use up there; those without limits are left out.
+         * List quotas and budgets of a tenant's members
+         * @description List quotas and budgets of a tenant's members; members without limits are left out.
          *
-         *     Members see their own, admins of the tenant and operators all.
+         *     Members see their own, admins of the tenant and operators see all.
          */
         get: operations["tenants_user_limits_list"];
         put?: never;
@@ -2753,8 +2768,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What is known of throughputs, by job class
-         * @description What is known of throughputs, by job class.
+         * List known throughputs by job class
+         * @description List known throughputs by job class.
          */
         get: operations["throughputs_list"];
         put?: never;
@@ -2774,14 +2789,14 @@ export interface paths {
         };
         get?: never;
         /**
-         * Say what a throughput is, whatever was measured
-         * @description Say what a throughput is, whatever was measured. For admins of the tenant, and operators.
+         * Correct a throughput
+         * @description Correct a throughput; this overrides measurements. For admins of the tenant, and operators.
          */
         put: operations["throughputs_correction_set"];
         post?: never;
         /**
-         * Take a correction back
-         * @description Take a correction back. For admins of the tenant, and operators.
+         * Remove a correction
+         * @description Remove a correction. For admins of the tenant, and operators.
          */
         delete: operations["throughputs_correction_delete"];
         options?: never;
@@ -2797,8 +2812,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What is corrected, measured or declared of a tenant's job classes, as a file
-         * @description What is corrected, measured or declared of a tenant's job classes, as a file.
+         * Export the corrected, measured and declared throughputs of a tenant as a file
+         * @description Export the corrected, measured and declared throughputs of a tenant as a file.
          */
         get: operations["throughputs_export_get"];
         put?: never;
@@ -2819,8 +2834,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take a file of throughputs over as corrections, whole or not at all
-         * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
+         * Import a file of throughputs as corrections, all or none
+         * @description Import a file of throughputs as corrections, all or none. For admins of the tenant, and
          *     operators.
          */
         post: operations["throughputs_import"];
@@ -2838,9 +2853,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return how fast jobs are expected to be beside each other, where that was not measured
-         * @description Return how fast jobs are expected to be beside each other, where that was not measured. For
-         *     operators.
+         * Show the predicted speed of jobs that share GPUs, where it was not measured
+         * @description Show the predicted speed of jobs that share GPUs, where it was not measured. For operators.
          */
         get: operations["throughputs_interference_get"];
         put?: never;
@@ -2859,14 +2873,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The caller's own API tokens, the newest first
-         * @description The caller's own API tokens, the newest first; for operators also those of others.
+         * List the caller's API tokens, newest first
+         * @description List the caller's API tokens, newest first; operators can also list those of others.
          */
         get: operations["tokens_list"];
         put?: never;
         /**
-         * Create a token
-         * @description Create a token; its text is shown once.
+         * Create an API token
+         * @description Create an API token. It is shown only in this answer.
          */
         post: operations["tokens_create"];
         delete?: never;
@@ -2886,10 +2900,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revoke a token
-         * @description Revoke a token; it ends at once. Operators may revoke any user's.
+         * Revoke an API token at once
+         * @description Revoke an API token at once. Operators can revoke the tokens of any user.
          *
-         *     A token without the scope manage revokes itself alone.
+         *     A token without the scope manage can revoke only itself.
          */
         delete: operations["tokens_delete"];
         options?: never;
@@ -2907,10 +2921,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a new token in the place of one's own
-         * @description Make a new token in the place of one's own; for a while both work. Its text is shown once.
+         * Replace a token of your own by a new one
+         * @description Replace a token of your own by a new one; for a while both work. The new token is shown only in
+         *     this answer.
          *
-         *     A token without the scope manage rotates itself alone, and what it gets ends when it would have ended.
+         *     A token without the scope manage can rotate only itself, and its successor expires when it would have
+         *     expired.
          */
         post: operations["tokens_rotate"];
         delete?: never;
@@ -2927,8 +2943,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How long a new token may last
-         * @description How long a new token may last.
+         * Show how long a new token may last
+         * @description Show how long a new token may last.
          */
         get: operations["tokens_terms_get"];
         put?: never;
@@ -2947,10 +2963,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GPU-hours used, and what they cost, by tenant, user, GPU model, virtual cluster or day
-         * @description GPU-hours used, and what they cost, by tenant, user, GPU model, virtual cluster or day.
+         * Show GPU-hours used and their cost, grouped by tenant, user or other properties
+         * @description Show GPU-hours used and their cost, grouped by tenant, user or other properties.
          *
-         *     Members see those of their tenants, by user the admins of a tenant, operators those of all.
+         *     Members see the use of their tenants; admins of a tenant can also group it by user. Operators see all
+         *     tenants.
          */
         get: operations["usage_get"];
         put?: never;
@@ -2969,8 +2986,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The same as a CSV or Parquet file, without the total
-         * @description The same as a CSV or Parquet file, without the total.
+         * Export the use as a CSV or Parquet file, without the total
+         * @description Export the use as a CSV or Parquet file, without the total.
          */
         get: operations["usage_export_get"];
         put?: never;
@@ -2989,8 +3006,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Users, the newest first
-         * @description Users, the newest first. For operators.
+         * List users, newest first
+         * @description List users, newest first. For operators.
          */
         get: operations["users_list"];
         put?: never;
@@ -3013,8 +3030,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One user
-         * @description One user. For operators.
+         * Get one user
+         * @description Get one user. For operators.
          */
         get: operations["users_get"];
         put?: never;
@@ -3023,8 +3040,9 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a user, or reactivate one
-         * @description Change a user, or reactivate one: memberships are as before, tokens stay ended. For operators.
+         * Change or reactivate a user
+         * @description Change or reactivate a user. A reactivated user has the same memberships; tokens stay revoked. For
+         *     operators.
          */
         patch: operations["users_change"];
         trace?: never;
@@ -3040,7 +3058,7 @@ export interface paths {
         put?: never;
         /**
          * Deactivate a user
-         * @description Deactivate a user: sign-ins and tokens end at once. For operators.
+         * @description Deactivate a user: sessions and tokens end at once. For operators.
          *
          *     Running jobs go on and waiting jobs are held until a person releases them, unless all are cancelled.
          */
@@ -3059,14 +3077,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All virtual clusters, by name
-         * @description All virtual clusters, by name.
+         * List all virtual clusters by name
+         * @description List all virtual clusters by name.
          */
         get: operations["virtual_clusters_list"];
         put?: never;
         /**
          * Create a virtual cluster
-         * @description Create a virtual cluster. All guarantees together must fit the cluster. For operators.
+         * @description Create a virtual cluster. The cluster must have the GPUs for all guarantees together. For
+         *     operators.
          */
         post: operations["virtual_clusters_create"];
         delete?: never;
@@ -3083,13 +3102,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One virtual cluster, with what it uses
-         * @description One virtual cluster, with what it uses.
+         * Get one virtual cluster, with what it uses
+         * @description Get one virtual cluster, with what it uses.
          */
         get: operations["virtual_clusters_get"];
         /**
          * Change a virtual cluster
-         * @description Change a virtual cluster; members and guarantees are replaced as a whole. For operators.
+         * @description Change a virtual cluster. Members and guarantees are replaced as a whole. For operators.
          */
         put: operations["virtual_clusters_set"];
         post?: never;
@@ -3111,16 +3130,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The guaranteed jobs of a virtual cluster here and in its private cluster, as last compared
-         * @description The guaranteed jobs of a virtual cluster here and in its private cluster, as last compared. The
-         *     comparison is repeated every ten minutes. Names and reasons of others' jobs are left out.
+         * Compare the guaranteed jobs of a virtual cluster here and in its private cluster
+         * @description Compare the guaranteed jobs of a virtual cluster here and in its private cluster. The comparison is
+         *     repeated every ten minutes. Names and reasons of others' jobs are left out.
          */
         get: operations["virtual_clusters_anomalies_get"];
         put?: never;
         /**
-         * Compare again, over this many hours
-         * @description Compare again, over this many hours. For members of the virtual cluster's tenants, and
-         *     operators.
+         * Compare a virtual cluster with its private cluster now, over a number of hours
+         * @description Compare a virtual cluster with its private cluster now, over a number of hours. For members of its
+         *     tenants, and operators.
          */
         post: operations["virtual_clusters_anomalies"];
         delete?: never;
@@ -3137,8 +3156,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The cells of a virtual cluster now
-         * @description The cells of a virtual cluster now: how many, which it has got, and which are doomed.
+         * Show the cells of a virtual cluster now
+         * @description Show the cells of a virtual cluster now: how many it owns, which are bound and which are doomed.
          */
         get: operations["virtual_clusters_cells_get"];
         put?: never;
@@ -3157,8 +3176,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How a virtual cluster is divided among its tenants
-         * @description How a virtual cluster is divided among its tenants: the reader's by name, all others as one.
+         * Show how a virtual cluster is divided among its tenants
+         * @description Show how a virtual cluster is divided among its tenants: the reader's by name, all others
+         *     together.
          */
         get: operations["virtual_clusters_fairness_get"];
         put?: never;
@@ -3177,8 +3197,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Minutes of the tenants in a virtual cluster that the reader may see, the oldest first
-         * @description Minutes of the tenants in a virtual cluster that the reader may see, the oldest first.
+         * List what the reader's tenants had in a virtual cluster in each minute, oldest first
+         * @description List what the reader's tenants had in a virtual cluster in each minute, oldest first.
          */
         get: operations["virtual_clusters_fairness_history_list"];
         put?: never;
@@ -3197,8 +3217,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost
-         * @description How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost.
+         * Show how often jobs of a virtual cluster were preempted lately, and the cost in GPU-hours
+         * @description Show how often jobs of a virtual cluster were preempted lately, and the cost in GPU-hours.
          */
         get: operations["virtual_clusters_preemptions_get"];
         put?: never;
@@ -3217,8 +3237,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets
-         * @description How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets.
+         * Show each tenant's target share of a virtual cluster's GPUs, if its policy sets targets
+         * @description Show each tenant's target share of a virtual cluster's GPUs, if its policy sets targets.
          */
         get: operations["virtual_clusters_targets_get"];
         put?: never;
@@ -3237,8 +3257,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The jobs of a virtual cluster that have targets, the newest first
-         * @description The jobs of a virtual cluster that have targets, the newest first: those the reader may see.
+         * List the jobs of a virtual cluster that have targets, newest first
+         * @description List the jobs of a virtual cluster that have targets, newest first. Only jobs that the reader may see
+         *     are listed.
          */
         get: operations["virtual_clusters_targets_jobs_list"];
         put?: never;
@@ -3257,14 +3278,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Webhooks of a tenant, for its admins, or of the cluster, for operators
-         * @description Webhooks of a tenant, for its admins, or of the cluster, for operators; the newest first.
+         * List webhooks, newest first
+         * @description List webhooks, newest first. Admins list those of their tenant, operators also those of the
+         *     cluster.
          */
         get: operations["webhooks_list"];
         put?: never;
         /**
-         * Make a webhook
-         * @description Make a webhook; its secret is shown once. For admins of the tenant, and operators.
+         * Create a webhook
+         * @description Create a webhook; its secret is shown once. For admins of the tenant, and operators.
          */
         post: operations["webhooks_create"];
         delete?: never;
@@ -3281,22 +3303,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One webhook
-         * @description One webhook. For admins of its tenant, and operators.
+         * Get one webhook
+         * @description Get one webhook. For admins of its tenant, and operators.
          */
         get: operations["webhooks_get"];
         put?: never;
         post?: never;
         /**
-         * Remove a webhook, and what is waiting for it
-         * @description Remove a webhook, and what is waiting for it.
+         * Remove a webhook and the messages that wait for it
+         * @description Remove a webhook and the messages that wait for it.
          */
         delete: operations["webhooks_delete"];
         options?: never;
         head?: never;
         /**
          * Change a webhook
-         * @description Change a webhook; one that is switched on again has no past failures.
+         * @description Change a webhook. Switching it on again resets its failures.
          */
         patch: operations["webhooks_change"];
         trace?: never;
@@ -3309,8 +3331,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was sent to a webhook, or waits, the newest first
-         * @description What was sent to a webhook, or waits, the newest first; kept for 30 days.
+         * List messages sent to a webhook or waiting for it, newest first
+         * @description List messages sent to a webhook or waiting for it, newest first. They are kept for 30 days.
          */
         get: operations["webhooks_deliveries_list"];
         put?: never;
@@ -3331,8 +3353,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a message again, with the id that it had
-         * @description Send a message again, with the id that it had.
+         * Send a message again, with the same id
+         * @description Send a message again, with the same id.
          */
         post: operations["webhooks_deliveries_redeliver"];
         delete?: never;
@@ -3351,8 +3373,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a new secret, shown once
-         * @description Make a new secret, shown once; the one of before signs beside it for a day.
+         * Create a new secret for a webhook, shown once
+         * @description Create a new secret for a webhook, shown once. The old secret also signs messages for one more
+         *     day.
          */
         post: operations["webhooks_secret"];
         delete?: never;
@@ -3371,8 +3394,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a message that tells of nothing
-         * @description Send a message that tells of nothing.
+         * Send a test message, which reports no event
+         * @description Send a test message, which reports no event.
          */
         post: operations["webhooks_test"];
         delete?: never;
@@ -3391,10 +3414,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What if create
-         * @description Ask what would become of the queue if a waiting job were another one, if a new job came, or (for
-         *     operators) if the cluster were another one. Changes nothing. Each user may ask 10 questions a minute
-         *     (else 429); answers are kept for an hour.
+         * Predict the queue after a change
+         * @description Predict the queue after a change. The change concerns a waiting job, a new job or (for operators)
+         *     the cluster. Changes nothing. Each user may ask 10 questions a minute (else 429). Answers are kept for
+         *     an hour.
          */
         post: operations["what_if_create"];
         delete?: never;
@@ -3411,8 +3434,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One's own question and, once its state is done, its answer
-         * @description One's own question and, once its state is done, its answer. Jobs of others are counted only.
+         * Get your own question and, when its state is done, its answer
+         * @description Get your own question and, when its state is done, its answer. Other users' jobs are only
+         *     counted.
          */
         get: operations["what_if_get"];
         put?: never;
@@ -3432,21 +3456,21 @@ export interface components {
             message: string;
         };
         AddressAnswer: {
-            /** @description The one that counts now. */
+            /** @description The address in use now. */
             address: string;
-            /** @description The new one counts once the link in the mail to it was opened. */
+            /** @description Whether a confirmation link was mailed to the new address. The address is used after the link is opened. */
             confirmation_sent: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         AddressInputRequest: {
             address: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         AddressTokenRequest: {
-            /** @description From the link in the mail. */
+            /** @description The token in the mailed link. */
             token: string;
         };
-        /** @description Which cells each virtual cluster should get, by what its jobs would have waited with them. */
+        /** @description Advice on the cells of each virtual cluster, judged by the waiting times of its jobs with them. */
         Advice: {
             /** Format: uuid */
             id: string;
@@ -3459,23 +3483,23 @@ export interface components {
             asked_by: string;
             /** Format: double */
             days: number;
-            /** @description Whose delays count. */
+            /** @description Number of jobs whose delays were used. */
             jobs: number;
             /** Format: date-time */
             made_at: string | null;
             assumption: string;
             rows: components["schemas"]["AdviceRow"][];
             totals: components["schemas"]["AdviceTotalsBoth"] | null;
-            /** @description By virtual cluster: what was tried, fewest GPUs first. */
+            /** @description The assignments that were tried, by virtual cluster, fewest GPUs first. */
             curves: {
                 [key: string]: components["schemas"]["AdviceCurvePoint"][];
             };
-            /** @description The version of the cells in force then. */
+            /** @description Version of the cells in force when the advice was computed. */
             based_on_version: number;
             /** Format: date-time */
             applied_at: string | null;
         };
-        /** @description An assignment that was tried. */
+        /** @description One assignment of cells that was tried. */
         AdviceCurvePoint: {
             cells: {
                 [key: string]: number;
@@ -3484,45 +3508,48 @@ export interface components {
             /** Format: double */
             delay_mean_seconds: number;
         };
-        /** @description Delays are those of the private cluster: with cells, sharing can only shorten them. */
+        /**
+         * @description Figures of an assignment. Delays are those in a private cluster; in the shared cluster, cells can only
+         *     shorten them.
+         */
         AdviceFigures: {
             gpus: number;
             /** Format: double */
             delay_mean_seconds: number;
             /**
              * Format: double
-             * @description Part of the GPU-time that jobs would hold.
+             * @description Fraction of GPU time that jobs would hold, 0 to 1.
              */
             utilisation: number;
             /**
              * Format: double
-             * @description Null without prices.
+             * @description Cost for one day; null without prices.
              */
             cost_per_day: number | null;
-            /** @description By type; without pinned ones. */
+            /** @description Number of cells by type, without pinned cells. */
             cells: {
                 [key: string]: number;
             };
             /** Format: double */
             delay_p95_seconds: number;
         };
-        /** @description What is left out is not demanded. */
+        /** @description Conditions for the advice. Fields that are left out set no condition. */
         AdviceQuestionRequest: {
             /**
              * Format: double
-             * @description The days whose jobs count.
+             * @description Use the jobs of this many last days.
              * @default 7
              */
             days?: number;
-            /** @description By model: most GPUs that all virtual clusters together may own. */
+            /** @description Maximum number of GPUs of each model that all virtual clusters together may own. */
             budget_gpus?: {
                 [key: string]: number;
             };
-            /** @description By model; in any currency. */
+            /** @description Price of one GPU-hour by model, in any currency. */
             price_per_gpu_hour?: {
                 [key: string]: number;
             };
-            /** @description By virtual cluster and type of cell: the fewest it owns, also as parts of larger cells. */
+            /** @description Minimum number of cells by virtual cluster and cell type. Parts of larger cells count. */
             minimum?: {
                 [key: string]: {
                     [key: string]: number;
@@ -3544,12 +3571,12 @@ export interface components {
             delay_mean_seconds: number;
             /**
              * Format: double
-             * @description Part of the GPU-time that jobs would hold.
+             * @description Fraction of GPU time that jobs would hold, 0 to 1.
              */
             utilisation: number;
             /**
              * Format: double
-             * @description Null without prices.
+             * @description Cost for one day; null without prices.
              */
             cost_per_day: number | null;
         };
@@ -3558,11 +3585,11 @@ export interface components {
             advised: components["schemas"]["AdviceTotals"];
         };
         AgentSetUp: {
-            /** @description Name of the configuration file, as `command` has it. */
+            /** @description Name of the configuration file that `command` reads. */
             file: string;
-            /** @description Starts the agent, in the folder of the file. */
+            /** @description Command that starts the agent in the folder of the file. */
             command: string;
-            /** @description Content of the file for the GPUs of the machine, as JSON. */
+            /** @description Content of the file for the machine's real GPUs, as JSON. */
             real: {
                 [key: string]: unknown;
             };
@@ -3571,13 +3598,16 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         AllowanceInputRequest: {
             /** Format: double */
             credits: number;
             every_seconds: number;
         };
-        /** @description A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed. */
+        /**
+         * @description Comparison of a virtual cluster's guaranteed jobs here and in a private cluster of its guaranteed
+         *     GPUs.
+         */
         Anomalies: {
             virtual_cluster: string;
             state: components["schemas"]["AnomaliesStateEnum"];
@@ -3588,24 +3618,24 @@ export interface components {
             since: string | null;
             /** Format: date-time */
             until: string | null;
-            /** @description Compared. */
+            /** @description Number of jobs compared. */
             jobs: number;
-            /** @description Left out: the private cluster could never run them. */
+            /** @description Number of jobs left out because the private cluster could never run them. */
             never: number;
             delay: components["schemas"]["Delays"] | null;
             series: components["schemas"]["DelayPoint"][];
             /**
              * Format: double
-             * @description Who waited longer by less is not counted.
+             * @description Jobs that waited longer by less than this are not counted, in seconds.
              */
             tolerance_seconds: number;
-            /** @description Jobs that waited longer here. */
+            /** @description Number of jobs that waited longer here. */
             count: number;
             /** Format: double */
             total_extra_seconds: number;
-            /** @description Those of them with hard affinity. */
+            /** @description Number of these jobs that have hard affinity. */
             hard_affinity_count: number;
-            /** @description At most 200, the worst first. */
+            /** @description The jobs that waited longer here, worst first, at most 200. */
             anomalies: components["schemas"]["Anomaly"][];
             assumption: string;
         };
@@ -3633,28 +3663,28 @@ export interface components {
             private_delay_seconds: number;
             /** Format: double */
             extra_seconds: number;
-            /** @description It has a replica of several GPUs, or a topology level that must be. */
+            /** @description Whether it has a replica of several GPUs, or a required topology level. */
             hard_affinity: boolean;
             cause: components["schemas"]["CauseEnum"];
-            /** @description Why it waited when its private cluster would have started it. */
+            /** @description Why it waited at the time at which the private cluster would have started it. */
             message: string;
-            /** @description In which that was said. */
+            /** @description Number of the scheduling round that gave this reason. */
             round: number | null;
         };
         ArrayTask: {
-            /** @description The array's number: that of its first task. */
+            /** @description Number of the array, which is the number of its first task. */
             number: number;
             index: number;
-            /** @description How many tasks the array has. */
+            /** @description Number of tasks in the array. */
             size: number;
-            /** @description Tasks that run at once; null: any number. */
+            /** @description Maximum number of tasks that run at once; null: unlimited. */
             at_most: number | null;
         };
-        /** @description What a job's checkpoint folder, or a folder in it, holds under one name. */
+        /** @description One entry of a job's checkpoint folder or a subfolder. */
         Artefact: {
             /** @description Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
             name: string;
-            /** @description To ask for it: the names of its folders before its own. */
+            /** @description Path of the entry inside the checkpoint folder. */
             path: string;
             /**
              * @description Links are not followed.
@@ -3665,11 +3695,11 @@ export interface components {
              *     * `other` - other
              */
             kind: components["schemas"]["ArtefactKindEnum"];
-            /** @description Null: it is no file. */
+            /** @description Size in bytes; null for anything but a file. */
             bytes: number | null;
             /**
              * Format: date-time
-             * @description As the job left it; null: a time of no calendar.
+             * @description Last change, as the file system reports it; null if it is not a valid time.
              */
             modified_at: string | null;
         };
@@ -3684,16 +3714,16 @@ export interface components {
         Attempt: {
             id: number;
             number: number;
-            /** @description On a few GPUs, to see whether the job works, before all of them are taken for it. */
+            /** @description Whether it is a trial: a short run on a few GPUs before the whole gang starts. */
             is_trial: boolean;
             state: components["schemas"]["AttemptState"];
             outcome: components["schemas"]["AttemptOutcomeEnum"] | components["schemas"]["BlankEnum"];
             gpu_model: string;
             placement: components["schemas"]["PlacementPart"][];
-            /** @description Where those that share its GPUs take turns, frozen otherwise; null: it always runs. */
+            /** @description Its turn, if the jobs that share its GPUs run one after the other and are frozen in between. null: it always runs. */
             turn: components["schemas"]["AttemptTurn"] | null;
             /**
-             * @description How it is held to its parts of GPUs, where it is held least; empty: it has none, or its node has not reported.
+             * @description How its parts of GPUs are enforced, at the node with the weakest enforcement. Empty: it has no parts, or its node has not reported.
              *
              *     * `` -
              *     * `enforced` - enforced
@@ -3701,19 +3731,19 @@ export interface components {
              *     * `placement_only` - placement_only
              */
             enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
-            /** @description CPUs and memory that its job leaves to the platform, as it has them now or had them last; null: its job states what it needs. */
+            /** @description The CPUs and memory that the platform chose for it, now or last. null: the job states what it needs. */
             auxiliary: components["schemas"]["AuxiliaryShare"] | null;
             exit_code: number | null;
             /** @description Name of the signal that ended the first replica that failed, such as SIGSEGV. */
             signal: string;
             category: string;
-            /** @description The class of its failure, if it failed. */
+            /** @description Failure class, if it failed. */
             failure: string;
-            /** @description Which of the site's rules its failure matched. */
+            /** @description Name of the site's rule that its failure matched. */
             matched_rule: components["schemas"]["MatchedRule"] | null;
             message: string;
             /**
-             * @description Why the platform stopped it. After `migrated` and `resized` the job goes on at once, on other GPUs or on another number of them: `message` says why.
+             * @description Why the platform stopped it. After `migrated` and `resized` the job goes on at once, on other GPUs or on another number of GPUs; `message` states why.
              *
              *     * `` -
              *     * `preempted` - preempted
@@ -3733,7 +3763,7 @@ export interface components {
             preempted_by: number[];
             /**
              * Format: double
-             * @description Work that its end threw away, as far as is known; null: none, or unknown.
+             * @description Work lost at its end, in seconds; null: none, or unknown.
              */
             lost_seconds: number | null;
             /** Format: date-time */
@@ -3774,7 +3804,7 @@ export interface components {
          */
         AttemptState: "planned" | "starting" | "running" | "stopping" | "ended";
         AttemptTurn: {
-            /** @description It runs while floor(Unix seconds / seconds) modulo count is this. */
+            /** @description Position of its turn: it runs while floor(Unix seconds / seconds) modulo count equals this. */
             index: number;
             count: number;
             /** Format: double */
@@ -3795,22 +3825,22 @@ export interface components {
              *     * `nobody` - nobody
              */
             kind: components["schemas"]["AuditEntryKindEnum"];
-            /** @description As in events: "user vera". */
+            /** @description Who acted, in the form that events use: "user vera". */
             actor: string;
-            /** @description Key of the token that was used. */
+            /** @description Key of the token that authenticated the request. */
             token: string;
             address: string | null;
-            /** @description Method and route. */
+            /** @description Method and route of the request. */
             request: string;
             action: string;
             outcome: components["schemas"]["AuditEntryOutcomeEnum"];
-            /** @description What it was done to. */
+            /** @description Kind of the object that was acted on. */
             object: string;
             object_id: string;
-            /** @description What people call it. */
+            /** @description Name or id of the object. */
             subject: string;
             tenant: string | null;
-            /** @description All of it for people. */
+            /** @description The whole entry as a sentence. */
             sentence: string;
             before: unknown;
             after: unknown;
@@ -3833,7 +3863,7 @@ export interface components {
         AuditEntryOutcomeEnum: "done" | "refused";
         AuditStatus: {
             days_kept: number;
-            /** @description Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`. */
+            /** @description Whether all database triggers exist. If not, changes are not recorded until `manage.py migrate` runs. */
             is_complete: boolean;
             receivers: components["schemas"]["Receiver"][];
         };
@@ -3846,7 +3876,7 @@ export interface components {
         AuxiliaryEnum: "proportional" | "greedy" | "tune";
         AuxiliaryShare: {
             replicas: components["schemas"]["ReplicaShare"][];
-            /** @description Why some replica has less than its proportional share and needs it. */
+            /** @description Why a replica has less than the proportional share that it needs. */
             message: string;
         };
         /** @description One job that another waits for. */
@@ -3877,7 +3907,7 @@ export interface components {
          * @enum {string}
          */
         BudgetAction: "warn" | "hold";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         BudgetInputRequest: {
             /** Format: double */
             amount: number;
@@ -3889,7 +3919,7 @@ export interface components {
             action?: components["schemas"]["BudgetAction"];
             /**
              * Format: date-time
-             * @description Left out: the beginning of the period that runs, or now where there are no periods.
+             * @description Count use from this time. Default: the start of the current period, or now if there are no periods.
              */
             starts_at?: string;
         };
@@ -3902,42 +3932,42 @@ export interface components {
             readonly action: components["schemas"]["BudgetAction"];
             /** Format: date-time */
             readonly starts_at: string;
-            /** @description All of it was used up when it was last looked at. */
+            /** @description Whether it was used up at the last check. */
             is_spent: boolean;
         };
         BudgetState: {
-            /** @description null: none; the GPU-hours are then the month's. */
+            /** @description The budget. null: none; the figures are then GPU-hours of this month. */
             budget: components["schemas"]["BudgetTerms"] | null;
             /**
              * Format: double
-             * @description By all jobs until now, those that run included.
+             * @description Used by all jobs until now, running jobs included.
              */
             used: number;
             /** Format: date-time */
             counts_from: string;
             /**
              * Format: date-time
-             * @description When it is renewed; null: never.
+             * @description When the budget is renewed; null: never.
              */
             ends_at: string | null;
             /**
              * Format: double
-             * @description In the last 24 hours.
+             * @description Used in the last 24 hours.
              */
             used_last_day: number;
             /**
              * Format: double
-             * @description Used by the end of the period if all goes on as in the last 24 hours.
+             * @description Expected use at the end of the period, if use goes on as in the last 24 hours.
              */
             expected: number | null;
             /**
              * Format: date-time
-             * @description When the budget will then be used up; null: not in this period, or it is.
+             * @description When the budget will then be used up; null: not in this period, or it is used up already.
              */
             reached_at: string | null;
-            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            /** @description Currency of these amounts as an ISO 4217 code; null: cost units without a currency. */
             currency: string | null;
-            /** @description It is used up, and nothing of the tenant is started. */
+            /** @description Whether the budget is used up and no further job of the tenant starts. */
             is_holding: boolean;
         };
         BudgetTerms: {
@@ -3948,7 +3978,7 @@ export interface components {
             action: components["schemas"]["BudgetAction"];
             /**
              * Format: date-time
-             * @description Nothing before this counts.
+             * @description Use before this time does not count.
              */
             starts_at: string;
         };
@@ -4013,37 +4043,37 @@ export interface components {
         };
         CellEffect: {
             virtual_cluster: string;
-            /** @description Its guaranteed jobs on GPUs divided by cells. */
+            /** @description Number of its guaranteed jobs that run on GPUs divided into cells. */
             running: number;
-            /** @description Those that would run on as opportunistic ones. */
+            /** @description Number of these jobs that would go on as opportunistic jobs. */
             lapsing: number;
-            /** @description Of these, at most 20. */
+            /** @description Numbers of these jobs, at most 20. */
             jobs: number[];
         };
-        /** @description In GPUs: gpus = free + used + opportunistic + bad. */
+        /** @description A cell, with counts of GPUs: gpus = free + used + opportunistic + bad. */
         CellNode: {
             gpus: number;
             free: number;
-            /** @description By guaranteed jobs. */
+            /** @description GPUs that guaranteed jobs use. */
             used: number;
-            /** @description By opportunistic jobs, and those that run on so. */
+            /** @description GPUs that opportunistic jobs use, including jobs whose guarantee lapsed. */
             opportunistic: number;
-            /** @description Broken, absent, lost or out of service. */
+            /** @description GPUs that are broken, absent, lost or out of service. */
             bad: number;
             address: string;
             chain: string;
             type: string;
             level: number;
             level_is_node: boolean;
-            /** @description Who has it, or a cell it is part of. */
+            /** @description Virtual cluster that has it, or a cell that contains it. */
             virtual_cluster: string | null;
-            /** @description The name it is pinned under. */
+            /** @description Name under which it is pinned. */
             pinned: string;
-            /** @description The lender, where the virtual cluster has borrowed all cells of the kind. */
+            /** @description The lender, if the virtual cluster has borrowed all its cells of this kind. */
             on_loan: components["schemas"]["CellOnLoan"] | null;
-            /** @description The machine that it is, or is part of. */
+            /** @description Node that it is, or is part of. */
             node: string;
-            /** @description The index of a GPU on its node. */
+            /** @description Index of the GPU on its node. */
             gpu: number | null;
             state: components["schemas"]["CellNodeStateEnum"];
             children: number;
@@ -4063,49 +4093,49 @@ export interface components {
             from: string;
         };
         CellType: {
-            /** @description The type of its parts; in the end a GPU model. */
+            /** @description Type of its parts; at the lowest level a GPU model. */
             of: string;
             count: number;
             /**
-             * @description It is one machine.
+             * @description Whether a cell of this type is one node.
              * @default false
              */
             node?: boolean;
         };
         CellTypeRequest: {
-            /** @description The type of its parts; in the end a GPU model. */
+            /** @description Type of its parts; at the lowest level a GPU model. */
             of: string;
             count: number;
             /**
-             * @description It is one machine.
+             * @description Whether a cell of this type is one node.
              * @default false
              */
             node?: boolean;
         };
         Cells: {
-            /** @description 0: there never was a specification. */
+            /** @description Version of the specification in force; 0: there has never been one. */
             version: number;
             specification: components["schemas"]["CellDocument"];
             /** Format: date-time */
             changed_at: string | null;
             changed_by: string | null;
-            /** @description Those divided by cells. */
+            /** @description GPU models that are divided into cells. */
             gpu_models: string[];
             chains: components["schemas"]["ChainSummary"][];
-            /** @description Where today's hardware is not what was specified. */
+            /** @description Differences between the hardware now and the specification. */
             problems: components["schemas"]["FieldProblem"][];
         };
         CellsBodyRequest: {
             specification: components["schemas"]["CellDocumentRequest"];
-            /** @description Refuse with 409 if another is in force. */
+            /** @description Version that you read. If another version is in force, the answer is 409. */
             version: number;
         };
         CellsCheck: {
             valid: boolean;
-            /** @description As it would be kept, with all names written out; null: it makes no sense. */
+            /** @description The specification in normal form, with all names; null if it is invalid. */
             specification: components["schemas"]["CellDocument"] | null;
             problems: components["schemas"]["FieldProblem"][];
-            /** @description By virtual cluster and GPU model: what the cells come to. */
+            /** @description Number of GPUs in the cells, by virtual cluster and GPU model. */
             guaranteed: {
                 [key: string]: {
                     [key: string]: number;
@@ -4116,31 +4146,31 @@ export interface components {
         CellsProposal: {
             specification: components["schemas"]["CellDocument"];
         };
-        /** @description Cells of one level: total = free + used + bad. */
+        /** @description Counts of cells at one level: total = free + used + bad. */
         ChainCells: {
             level: number;
             type: string;
             total: number;
-            /** @description None of their GPUs is in use, and all of them work. */
+            /** @description Cells with no GPU in use; all their GPUs work. */
             free: number;
-            /** @description Some of their GPUs are in use, and all of them work. */
+            /** @description Cells with a GPU in use; all their GPUs work. */
             used: number;
-            /** @description At least one of their GPUs can not be used. */
+            /** @description Cells with at least one GPU that cannot be used. */
             bad: number;
-            /** @description By virtual clusters as cells of this level, pinned included. */
+            /** @description Cells of this level that virtual clusters own, pinned cells included. */
             owned: number;
-            /** @description Owned ones that are not in use and now have only broken hardware left. */
+            /** @description Owned cells that are not in use and for which only broken hardware is left. */
             doomed: number;
         };
-        /** @description In GPUs: gpus = free + used + opportunistic + bad. */
+        /** @description A cell, with counts of GPUs: gpus = free + used + opportunistic + bad. */
         ChainSummary: {
             gpus: number;
             free: number;
-            /** @description By guaranteed jobs. */
+            /** @description GPUs that guaranteed jobs use. */
             used: number;
-            /** @description By opportunistic jobs, and those that run on so. */
+            /** @description GPUs that opportunistic jobs use, including jobs whose guarantee lapsed. */
             opportunistic: number;
-            /** @description Broken, absent, lost or out of service. */
+            /** @description GPUs that are broken, absent, lost or out of service. */
             bad: number;
             name: string;
             gpu_model: string;
@@ -4149,9 +4179,9 @@ export interface components {
         };
         ChainType: {
             name: string;
-            /** @description 0 is a GPU. */
+            /** @description Level of the cell type; 0 is a single GPU. */
             level: number;
-            /** @description In one cell. */
+            /** @description Number of GPUs in one cell. */
             gpus: number;
             is_node: boolean;
         };
@@ -4160,16 +4190,16 @@ export interface components {
             fields: components["schemas"]["FieldProblem"][];
             warnings: string[];
             normalised: components["schemas"]["JobSpec"] | null;
-            /** @description That it would be on; a part of one counts as one. */
+            /** @description Number of GPUs that it would occupy; a part of a GPU counts as one. */
             gpus: number;
             /**
              * Format: double
-             * @description What it would have of them: a part is a part, such as 0.3.
+             * @description Amount of GPU that it would have; a part counts as a part, such as 0.3.
              */
             gpu_amount: number;
             message: string;
         };
-        /** @description What a job may do before it is stopped. */
+        /** @description The time in which a job can save its state before it stops. */
         Checkpoint: {
             /**
              * @description Time to write a checkpoint, between SIGTERM and SIGKILL.
@@ -4177,7 +4207,7 @@ export interface components {
              */
             grace_seconds?: number;
         };
-        /** @description What a job may do before it is stopped. */
+        /** @description The time in which a job can save its state before it stops. */
         CheckpointRequest: {
             /**
              * Seconds to write a checkpoint
@@ -4189,7 +4219,7 @@ export interface components {
         /** @description A policy or placer with its parameters. */
         ChosenPlugin: {
             name: string;
-            /** @description Those that are not as usual, by name: `GET /policies`. */
+            /** @description Parameters that differ from their defaults, by name; `GET /policies` lists them. */
             parameters: {
                 [key: string]: unknown;
             };
@@ -4197,7 +4227,7 @@ export interface components {
         /** @description A policy or placer with its parameters. */
         ChosenPluginRequest: {
             name: string;
-            /** @description Those that are not as usual, by name: `GET /policies`. */
+            /** @description Parameters that differ from their defaults, by name; `GET /policies` lists them. */
             parameters?: {
                 [key: string]: unknown;
             };
@@ -4212,9 +4242,9 @@ export interface components {
             round: components["schemas"]["NewestRound"] | null;
         };
         ClusterChangesRequest: {
-            /** @description Nodes. */
+            /** @description Names of nodes. */
             drain?: string[];
-            /** @description Nodes. */
+            /** @description Names of nodes. */
             add_back?: string[];
             enlarge?: components["schemas"]["LargerGuaranteeRequest"][];
         };
@@ -4229,50 +4259,50 @@ export interface components {
              *     * `tune` - tune
              */
             auxiliary: components["schemas"]["AuxiliaryEnum"];
-            /** @description In which prices and costs are, by its code of ISO 4217; empty: cost units without a name. */
+            /** @description Currency of prices and costs as an ISO 4217 code; empty: cost units without a currency. */
             currency: string;
-            /** @description Jobs that policies may take GPUs from in a round; null: any number. */
+            /** @description Maximum number of jobs that policies preempt in one scheduling round; null: unlimited. */
             preemptions_per_round: number | null;
             /**
              * Format: double
-             * @description How long a job may not borrow after it was preempted too early; twice as long each time.
+             * @description Seconds for which a job gets no spare GPUs after an early preemption; doubles each time.
              */
             backoff_seconds: number;
             /**
              * Format: double
-             * @description But never longer than this.
+             * @description Maximum of this back-off, in seconds.
              */
             most_backoff_seconds: number;
             /**
              * Format: double
-             * @description When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.
+             * @description Seconds of idle GPUs after which a job counts as stuck, unless its specification states otherwise; null: never.
              */
             idle_gpus_seconds: number | null;
             /**
              * Format: double
-             * @description A GPU that is less busy does nothing.
+             * @description A GPU counts as idle below this utilisation, in percent.
              */
             idle_gpus_below_percent: number;
             /**
-             * @description What is done then.
+             * @description What happens to the job then.
              *
              *     * `warn` - warn
              *     * `stop` - stop
              */
             idle_gpus_then: components["schemas"]["WatchedThen"];
-            /** @description While a cheap policy decides, since the chosen one takes too long. */
+            /** @description Set while a cheap fallback policy decides because the chosen policy takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
         };
-        /** @description What the working folder of each replica begins with: an archive, or a commit of a git repository. */
+        /** @description The initial content of each replica's working folder: an archive, or a commit of a git repository. */
         Code: {
             /** @description An archive that `allot submit --upload` stored for the tenant, by its digest. */
             archive?: string | null;
             /** @description A git repository that the nodes can read without a password. */
             git?: string | null;
-            /** @description The commit whose files are taken; a branch could have moved when the job starts again. */
+            /** @description The commit whose files are used. A branch could move before the job starts again. */
             commit?: string | null;
         };
-        /** @description What the working folder of each replica begins with: an archive, or a commit of a git repository. */
+        /** @description The initial content of each replica's working folder: an archive, or a commit of a git repository. */
         CodeRequest: {
             /** @description An archive that `allot submit --upload` stored for the tenant, by its digest. */
             archive?: string | null;
@@ -4281,19 +4311,19 @@ export interface components {
              * @example https://git.example.org/team/model.git
              */
             git?: string | null;
-            /** @description The commit whose files are taken; a branch could have moved when the job starts again. */
+            /** @description The commit whose files are used. A branch could move before the job starts again. */
             commit?: string | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         ComparisonQuestionRequest: {
             /**
              * Format: double
-             * @description Up to now.
+             * @description Length of the period that ends now, in hours.
              * @default 24
              */
             hours?: number;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         CorrectionInputRequest: {
             tenant: string;
             application: string;
@@ -4302,26 +4332,26 @@ export interface components {
             /** @default false */
             spread?: boolean;
             /**
-             * @description The application that shares all its GPUs; several, at most 3, with a plus between.
+             * @description The application that shares all its GPUs; several (at most 3) are joined by +.
              * @default
              */
             partner?: string;
             /**
              * Format: double
-             * @description Samples a second of the gang, 0 to 1 beside a partner; 0: it does not run there.
+             * @description Samples per second of the gang; beside a partner, speed relative to running alone, 0 to 1. 0: it does not run there.
              */
             value: number;
             /** @default  */
             reason?: string;
         };
         CreditAccount: {
-            /** @description That of the virtual cluster. */
+            /** @description Id of the virtual cluster. */
             id: number;
             virtual_cluster: string;
             version: number;
             /**
              * Format: double
-             * @description Credits: granted and earned, less what was spent.
+             * @description Credits granted and earned, minus credits spent.
              */
             balance: number;
             /** Format: double */
@@ -4331,7 +4361,7 @@ export interface components {
             /** Format: double */
             granted: number;
             allowance: components["schemas"]["CreditAllowance"] | null;
-            /** @description Whether you may offer, take and set rules for it; not in the live stream. */
+            /** @description Whether you may make offers, take offers and set rules for it. Not in the live stream. */
             may_act: boolean;
         };
         CreditAllowance: {
@@ -4346,7 +4376,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             kind: components["schemas"]["TransferKind"];
-            /** @description A virtual cluster, or "bank". */
+            /** @description The receiver: a virtual cluster, or "bank". */
             to: string;
             /** Format: double */
             credits: number;
@@ -4354,35 +4384,35 @@ export interface components {
             reason: string;
             by: string;
             round_number: number | null;
-            /** @description As "to". */
+            /** @description The sender: a virtual cluster, or "bank". */
             from: string;
         };
-        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        /** @description Data that a job reads. Jobs of a tenant that name the same data set read the same bytes. */
         DataSet: {
-            /** @description Jobs of the tenant that name the same one share what a node has cached of it. */
+            /** @description Name of the data set. Jobs of the tenant with the same name share what a node has cached. */
             name: string;
-            /** @description How large it is: what a node's cache needs to hold it. */
+            /** @description Size of the data set: the space that it needs in a node's cache. */
             size: number;
             /**
-             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @description Storage bandwidth that each replica needs, and for which it waits; 0: none.
              * @default 0
              */
             bandwidth?: number;
         };
-        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        /** @description Data that a job reads. Jobs of a tenant that name the same data set read the same bytes. */
         DataSetRequest: {
             /**
-             * @description Jobs of the tenant that name the same one share what a node has cached of it.
+             * @description Name of the data set. Jobs of the tenant with the same name share what a node has cached.
              * @example imagenet
              */
             name: string;
             /**
-             * @description How large it is: what a node's cache needs to hold it.
+             * @description Size of the data set: the space that it needs in a node's cache.
              * @example 140GiB
              */
             size: string | number;
             /**
-             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @description Storage bandwidth that each replica needs, and for which it waits; 0: none.
              * @default 0
              * @example 200MiB
              */
@@ -4394,10 +4424,10 @@ export interface components {
          * @enum {string}
          */
         DeactivationJobsEnum: "hold" | "cancel";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         DeactivationRequest: {
             /**
-             * @description hold: running jobs go on, waiting ones are held until released; cancel: all end.
+             * @description hold: running jobs go on, waiting jobs are held until they are released. cancel: all jobs are cancelled.
              *
              *     * `hold` - hold
              *     * `cancel` - cancel
@@ -4405,12 +4435,12 @@ export interface components {
              */
             jobs?: components["schemas"]["DeactivationJobsEnum"];
             /**
-             * @description Only say what would become of the jobs.
+             * @description Change nothing; return what would happen to the jobs.
              * @default false
              */
             dry_run?: boolean;
         };
-        /** @description Mean delays of the jobs submitted from then until the next point. */
+        /** @description Mean delays of the jobs submitted between this point and the next. */
         DelayPoint: {
             /** Format: date-time */
             at: string;
@@ -4434,12 +4464,12 @@ export interface components {
             readonly id: number;
             /**
              * Format: uuid
-             * @description Sent as webhook-id, the same with each try.
+             * @description Message id, sent as `webhook-id`; the same in each attempt.
              */
             message: string;
             /** @description `test`, or one of the webhook's topics. */
             topic: string;
-            /** @description As it is sent. */
+            /** @description Body of the message, as it is sent. */
             body: string;
             /** Format: date-time */
             created_at: string;
@@ -4451,19 +4481,19 @@ export interface components {
             next_at: string;
             /**
              * Format: date-time
-             * @description Given up when a try after this fails.
+             * @description After this time a failed attempt is the last one.
              */
             until: string;
-            /** @description HTTP status of the last try's answer. */
+            /** @description HTTP status of the last attempt's response. */
             status: number | null;
-            /** @description First bytes of that answer's body. */
+            /** @description First bytes of that response's body. */
             reply: string;
             /**
              * Format: double
-             * @description How long the last try took.
+             * @description Duration of the last attempt, in seconds.
              */
             seconds: number | null;
-            /** @description Why the last try had no answer. */
+            /** @description Why the last attempt got no response. */
             problem: string;
         };
         /**
@@ -4478,7 +4508,7 @@ export interface components {
             name: string;
             job_state: components["schemas"]["JobState"];
             /**
-             * @description What is awaited of the job that is waited for.
+             * @description What the other job must do before this one may start.
              *
              *     * `succeeded` - succeeded
              *     * `ended` - ended
@@ -4487,7 +4517,7 @@ export interface components {
              */
             when: components["schemas"]["WhenEnum"];
             /**
-             * @description never: the job that is waited for ended otherwise.
+             * @description State of the dependency. never: the other job ended in another state.
              *
              *     * `awaited` - awaited
              *     * `met` - met
@@ -4502,16 +4532,16 @@ export interface components {
          * @enum {string}
          */
         DependencyStateEnum: "awaited" | "met" | "never";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         DrainInputRequest: {
             /**
              * Format: double
-             * @description From now; 0: at once.
+             * @description Seconds from now until the jobs are moved away; 0: at once.
              */
             deadline_seconds?: number;
             /**
              * Format: date-time
-             * @description An instant, in place of deadline_seconds.
+             * @description Time at which the jobs are moved away, instead of deadline_seconds.
              */
             until?: string;
             /** @default  */
@@ -4521,16 +4551,16 @@ export interface components {
             kind: string;
             jobs: number[];
             why: string;
-            /** @description Of mutations of the market: which of the round's. */
+            /** @description For actions of the market: position in the round's list. */
             position?: number;
         };
         /** @description A job that can run on fewer GPUs, or on more. */
         Elastic: {
-            /** @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle. */
+            /** @description Minimum GPUs, with fewer replicas of its only task. The job grows when GPUs are idle. */
             min_gpus?: number | null;
-            /** @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number. */
+            /** @description Maximum GPUs, with more replicas of its only task. Those beyond its own number are idle GPUs. Default: its own number. */
             max_gpus?: number | null;
-            /** @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer. */
+            /** @description resizable: the job is stopped and starts again with another number of replicas. adaptive: the same, and it adapts its batch size and learning rate (allot.training). fixed_world: the job always has all its replicas, which share GPUs while it has fewer. */
             mode?: components["schemas"]["ElasticMode"];
         };
         /** @enum {string} */
@@ -4539,48 +4569,48 @@ export interface components {
         ElasticRequest: {
             /**
              * Fewest GPUs
-             * @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle.
+             * @description Minimum GPUs, with fewer replicas of its only task. The job grows when GPUs are idle.
              */
             min_gpus?: number | null;
             /**
              * Most GPUs
-             * @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number.
+             * @description Maximum GPUs, with more replicas of its only task. Those beyond its own number are idle GPUs. Default: its own number.
              */
             max_gpus?: number | null;
             /**
              * When it is resized
-             * @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer.
+             * @description resizable: the job is stopped and starts again with another number of replicas. adaptive: the same, and it adapts its batch size and learning rate (allot.training). fixed_world: the job always has all its replicas, which share GPUs while it has fewer.
              * @default resizable
              */
             mode?: components["schemas"]["ElasticMode"] | null;
         };
-        /** @description What became of the jobs in one simulation. */
+        /** @description Results of one simulation. */
         ElasticityFigures: {
             /**
              * Format: double
-             * @description From submission to end.
+             * @description Mean time from submission to end, in seconds.
              */
             mean_completion_seconds: number;
             /**
              * Format: double
-             * @description From submission to the first start.
+             * @description Mean time from submission to the first start, in seconds.
              */
             mean_wait_seconds: number;
             /** Format: double */
             gpu_hours: number;
-            /** @description How often a job got another number of GPUs. */
+            /** @description Number of times that a job got another number of GPUs. */
             resizes: number;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         ElasticityQuestionRequest: {
             /**
              * Format: double
-             * @description Of submissions, up to now.
+             * @description Simulate the jobs submitted in this many last days.
              * @default 1
              */
             days?: number;
         };
-        /** @description The jobs submitted within the last days, simulated as declared and each at its own number of GPUs. */
+        /** @description Simulation of the jobs of the last days: as declared, and each at its own number of GPUs. */
         ElasticitySavings: {
             /** Format: uuid */
             id: string;
@@ -4594,17 +4624,17 @@ export interface components {
             days: number;
             /** Format: date-time */
             made_at: string | null;
-            /** @description Compared: they ended in both simulations. */
+            /** @description Number of jobs compared: those that ended in both simulations. */
             jobs: number;
-            /** @description Those of them that are elastic. */
+            /** @description Number of these jobs that are elastic. */
             elastic_jobs: number;
-            /** @description Elastic jobs of which it was measured how they scale; others are taken to scale perfectly. */
+            /** @description Number of elastic jobs with measured scaling. The others are assumed to scale perfectly. */
             measured_jobs: number;
-            /** @description Jobs that did not end in one of the simulations. */
+            /** @description Number of jobs that did not end in one of the simulations. */
             left_out: number;
-            /** @description Null without elastic jobs. */
+            /** @description null if there are no elastic jobs. */
             elastic: components["schemas"]["ElasticityFigures"] | null;
-            /** @description Null without elastic jobs. */
+            /** @description null if there are no elastic jobs. */
             rigid: components["schemas"]["ElasticityFigures"] | null;
             assumption: string;
         };
@@ -4619,20 +4649,20 @@ export interface components {
          */
         EnforcementEnum: "enforced" | "cooperative" | "placement_only";
         Error: {
-            /** @description Where the code is explained, relative to the server. */
+            /** @description Address of the explanation of the code, relative to the server. */
             type: string;
-            /** @description What is the same for every error of the code. */
+            /** @description Title of the code, the same for each error of that code. */
             title: string;
-            /** @description The status of the answer. */
+            /** @description HTTP status of the answer. */
             status: number;
-            /** @description What is wrong this time, in a sentence or two for a person. */
+            /** @description The problem with this request, in one or two sentences. */
             detail: string;
-            /** @description For programs: invalid, not_found or quota_exceeded, for example. */
+            /** @description Code for programs, such as invalid, not_found or quota_exceeded. */
             code: string;
-            /** @description The wrong fields; empty when it is not about fields. */
+            /** @description The wrong fields; empty if there are none. */
             fields: components["schemas"]["FieldError"][];
         };
-        /** @description `from` and `to` are states; null ids: the thing has no such. */
+        /** @description An event. `from` and `to` are states. An id is null if the event does not concern such an object. */
         Event: {
             id: number;
             /** Format: date-time */
@@ -4653,12 +4683,12 @@ export interface components {
             from: string;
         };
         Failure: {
-            /** @description The number of the attempt. */
+            /** @description Id of the attempt. */
             id: number;
             job: number;
             job_name: string;
             /**
-             * @description Now: it may have been tried again.
+             * @description State of the job now; it may have been retried since.
              *
              *     * `queued` - queued
              *     * `running` - running
@@ -4670,19 +4700,19 @@ export interface components {
             tenant: string;
             virtual_cluster: string;
             submitted_by: string;
-            /** @description Its number. */
+            /** @description Number of the attempt. */
             attempt: number;
-            /** @description Class of the failure. */
+            /** @description Failure class. */
             failure: string;
             layer: components["schemas"]["LayerEnum"];
-            /** @description What the class means, in a few words. */
+            /** @description Meaning of the class, in a few words. */
             says: string;
-            /** @description The line of the output that decided. */
+            /** @description Line of the output that decided the class. */
             message: string;
-            /** @description Whose line that is; null: the job has one. */
+            /** @description Rank that wrote this line; null if the job has only one. */
             rank: number | null;
             exit_code: number | null;
-            /** @description Name of the site's rule that it matched. */
+            /** @description Name of the site's rule that matched. */
             rule: string;
             /** @description What the job's owner can do about it. */
             advice: string;
@@ -4691,81 +4721,87 @@ export interface components {
             /** Format: date-time */
             ended_at: string;
         };
-        /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
+        /**
+         * @description A rule: a failed attempt is of the class if the pattern is found and the attempt ended in one of these
+         *     ways.
+         */
         FailureRule: {
             name: string;
             /**
-             * @description For a class of your own: whether the job is retried; null: the default of the class.
+             * @description Whether a job that failed so is retried, for a class of your own; null: the default of the class.
              *
              *     * `never` - never
              *     * `again` - again
              *     * `elsewhere` - elsewhere
              */
             retry: (components["schemas"]["RetryEnum"] | components["schemas"]["NullEnum"]) | null;
-            /** @description What happened, in a few words. */
+            /** @description Meaning of the class, in a few words. */
             says: string;
-            /** @description Regular expression for the last 8 KiB of the output, as in the search of output. */
+            /** @description Regular expression searched in the last 8 KiB of the output, with the syntax of the output search. */
             pattern: string;
-            /** @description And it exited with one of these, */
+            /** @description Exit codes. If exit_codes or signals are given, the attempt ended with one of them. */
             exit_codes: number[];
-            /** @description or one of these signals ended it. */
+            /** @description Numbers of signals, as for exit_codes. */
             signals: number[];
             severity: components["schemas"]["SeverityEnum"];
             /** @description What the job's owner can do about it. */
             advice: string;
-            /** @description One of the built-in classes, or one of your own. */
+            /** @description Failure class: a built-in one, or one of your own. */
             class: string;
         };
         FailureRuleList: {
-            /** @description In the order in which they are tried; the first match counts. */
+            /** @description The rules in the order in which they are tried; the first match decides. */
             rules: components["schemas"]["FailureRule"][];
-            /** @description What a rule may name without a `retry`. */
+            /** @description The built-in classes, which a rule may name without `retry`. */
             readonly classes: components["schemas"]["BuiltInClass"][];
         };
         FailureRuleListRequest: {
-            /** @description In the order in which they are tried; the first match counts. */
+            /** @description The rules in the order in which they are tried; the first match decides. */
             rules: components["schemas"]["FailureRuleRequest"][];
         };
         FailureRuleMatch: {
-            /** @description The first that matches; null: the built-in ones decide. */
+            /** @description Name of the first rule that matches; null: no rule of the site, so the built-in rules decide. */
             rule: components["schemas"]["FailureRule"] | null;
             layer: string;
-            /** @description Whether a job that failed so for the first time is; null: no rule matches. */
+            /** @description Whether a job is retried after its first failure of this kind; null if no rule matches. */
             tried_again: boolean | null;
         };
-        /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
+        /**
+         * @description A rule: a failed attempt is of the class if the pattern is found and the attempt ended in one of these
+         *     ways.
+         */
         FailureRuleRequest: {
             name: string;
             /**
-             * @description For a class of your own: whether the job is retried; null: the default of the class.
+             * @description Whether a job that failed so is retried, for a class of your own; null: the default of the class.
              *
              *     * `never` - never
              *     * `again` - again
              *     * `elsewhere` - elsewhere
              */
             retry?: (components["schemas"]["RetryEnum"] | components["schemas"]["NullEnum"]) | null;
-            /** @description What happened, in a few words. */
+            /** @description Meaning of the class, in a few words. */
             says?: string;
-            /** @description Regular expression for the last 8 KiB of the output, as in the search of output. */
+            /** @description Regular expression searched in the last 8 KiB of the output, with the syntax of the output search. */
             pattern?: string;
-            /** @description And it exited with one of these, */
+            /** @description Exit codes. If exit_codes or signals are given, the attempt ended with one of them. */
             exit_codes?: number[];
-            /** @description or one of these signals ended it. */
+            /** @description Numbers of signals, as for exit_codes. */
             signals?: number[];
             severity?: components["schemas"]["SeverityEnum"];
             /** @description What the job's owner can do about it. */
             advice?: string;
-            /** @description One of the built-in classes, or one of your own. */
+            /** @description Failure class: a built-in one, or one of your own. */
             class: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         FailureRulesTrialRequest: {
-            /** @description To be tried; left out: those in force. */
+            /** @description Rules to test. Default: the rules in force. */
             rules?: unknown;
-            /** @description End of an output. */
+            /** @description End of a job's output. */
             log: string;
             /**
-             * @description 128 + N when signal N ended it.
+             * @description Exit code; 128 + N if signal N ended the job.
              * @default 1
              */
             exit_code?: number;
@@ -4777,18 +4813,18 @@ export interface components {
             window_seconds: number;
             /**
              * Format: double
-             * @description The window of `gpu_fraction`.
+             * @description Window of `gpu_fraction`, in seconds.
              */
             fraction_seconds: number;
             policy: string;
             tenants: components["schemas"]["TenantFairness"][];
-            /** @description Those that the reader may see. */
+            /** @description Number of open violations that the reader may see. */
             open_violations: number;
         };
         FairnessMinute: {
             /**
              * Format: date-time
-             * @description Begin of the minute.
+             * @description Start of the minute.
              */
             at: string;
             tenant: string;
@@ -4816,10 +4852,10 @@ export interface components {
             gpu_fraction: number | null;
         };
         FieldError: {
-            /** @description Dotted path, such as tasks.0.resources.gpu. */
+            /** @description Dotted path of the field, such as tasks.0.resources.gpu. */
             field: string;
             problem: string;
-            /** @description What would be right; may be empty. */
+            /** @description What a correct value would be; may be empty. */
             expected: string;
         };
         FieldProblem: {
@@ -4836,15 +4872,15 @@ export interface components {
             at: string;
             /**
              * Format: double
-             * @description GPUs that are free and take work.
+             * @description Number of GPUs that are free and accept jobs.
              */
             idle: number;
             /**
              * Format: double
-             * @description Of these, what a task of the usual workload cannot use, on average.
+             * @description Number of these GPUs that a task of the usual workload cannot use, on average.
              */
             fragmented: number;
-            /** @description Fragmented GPUs by what replicas find missing: gpus, cpus, gpus_and_cpus, model, no_gpu (they need none), no_gpu_no_cpus. */
+            /** @description Fragmented GPUs by what is missing for replicas: gpus, cpus, gpus_and_cpus, model, no_gpu (the replica needs no GPU), no_gpu_no_cpus. */
             causes: {
                 [key: string]: number;
             };
@@ -4856,33 +4892,33 @@ export interface components {
             at: string;
             /**
              * Format: double
-             * @description GPUs that are free and take work.
+             * @description Number of GPUs that are free and accept jobs.
              */
             idle: number;
             /**
              * Format: double
-             * @description Of these, what a task of the usual workload cannot use, on average.
+             * @description Number of these GPUs that a task of the usual workload cannot use, on average.
              */
             fragmented: number;
         };
         FragmentedKind: {
             /**
              * Format: double
-             * @description The GPUs of a replica on one node; below 1, a part of one GPU.
+             * @description GPUs of a replica on one node; below 1: a part of one GPU.
              */
             gpus: number;
             /** Format: double */
             cpus: number;
-            /** @description Empty: any. */
+            /** @description Accepted GPU models; empty: any. */
             gpu_models: string[];
             /**
              * Format: double
-             * @description Its part of all replicas, 0 to 1.
+             * @description Its fraction of all replicas, 0 to 1.
              */
             frequency: number;
             /**
              * Format: double
-             * @description Idle GPUs that such a replica can use.
+             * @description Number of idle GPUs that such a replica can use.
              */
             usable: number;
         };
@@ -4904,7 +4940,7 @@ export interface components {
             state: components["schemas"]["GpuState"];
             /**
              * Format: double
-             * @description What of it jobs hold, 0 to 1.
+             * @description Fraction of the GPU that jobs hold, 0 to 1.
              */
             in_use: number;
         };
@@ -4920,16 +4956,16 @@ export interface components {
             memory_bytes: number;
             gpus: number;
             gpus_free: number;
-            /** @description Those on nodes of serving pools, which may ask them back: they cannot be guaranteed. */
+            /** @description GPUs on nodes of serving pools. The pools can ask for them back, so they cannot be guaranteed. */
             serving_gpus: number;
             nodes: number;
             part_enforcement: components["schemas"]["PartEnforcement"];
             /**
              * Format: double
-             * @description The price of one GPU for an hour.
+             * @description Price of one GPU for one hour.
              */
             price_per_hour: number;
-            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            /** @description Currency of these amounts as an ISO 4217 code; null: cost units without a currency. */
             currency: string | null;
         };
         GpuModelUsage: {
@@ -4939,7 +4975,7 @@ export interface components {
         GpuModels: {
             results: components["schemas"]["GpuModel"][];
         };
-        /** @description A job that has a shared GPU; the fields that identify it are null for a viewer who may not see it. */
+        /** @description A job on a shared GPU. Fields that identify it are null for viewers who may not see it. */
         GpuSharer: {
             id: number | null;
             name: string | null;
@@ -4947,20 +4983,20 @@ export interface components {
             virtual_cluster: string | null;
             /**
              * Format: double
-             * @description What it gets of the GPU whenever it can use it, 0 to 1.
+             * @description Fraction of the GPU that it can always use, 0 to 1.
              */
             request: number;
             /**
              * Format: double
-             * @description What it never exceeds, 0 to 1.
+             * @description Fraction of the GPU that it never exceeds, 0 to 1.
              */
             limit: number;
-            /** @description What it holds on the device, used or not; 0: not known. */
+            /** @description Device memory that it holds, used or not, in bytes; 0: unknown. */
             memory_bytes: number;
-            /** @description What its processes occupied there at the newest reading; null: not measured. */
+            /** @description Device memory that its processes used at the latest reading, in bytes; null: not measured. */
             memory_used_bytes: number | null;
             /**
-             * @description `part`: it has a part of its own; `together`, `turns`: it and others have all of the GPU, at the same time or one after the other, frozen otherwise.
+             * @description How it shares. `part`: it has a part of its own. `together`: it and others use the whole GPU at the same time. `turns`: they use it one after the other and are frozen in between.
              *
              *     * `part` - part
              *     * `together` - together
@@ -4968,7 +5004,7 @@ export interface components {
              */
             way: components["schemas"]["WayEnum"];
             /**
-             * @description How the node holds it to its part; empty: not told yet.
+             * @description How the node enforces its part; empty: not reported yet.
              *
              *     * `` -
              *     * `enforced` - enforced
@@ -4978,7 +5014,7 @@ export interface components {
             enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /**
              * Format: double
-             * @description How many times as long as alone on whole GPUs it takes; null: not measured.
+             * @description Run time relative to running alone on whole GPUs, such as 1.2; null: not measured.
              */
             slowdown: number | null;
         };
@@ -4989,11 +5025,11 @@ export interface components {
          * @enum {string}
          */
         GpuState: "free" | "held" | "planned";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         GrantInputRequest: {
             /**
              * Format: double
-             * @description Less than 0 takes back what is there.
+             * @description Number of credits; a negative number takes credits back, as far as the account has them.
              */
             credits: number;
             /** @default  */
@@ -5006,21 +5042,21 @@ export interface components {
          */
         GuaranteeEnum: "guaranteed" | "opportunistic";
         Held: {
-            /** @description By GPU model; parts of GPUs count as such. */
+            /** @description GPUs held by model; a part of a GPU counts as a part. */
             gpus: {
                 [key: string]: number;
             };
             /**
              * Format: double
-             * @description As the jobs state them; what they leave to the platform is none.
+             * @description CPUs held, as the jobs state them; CPUs that a job leaves to the platform do not count.
              */
             cpus: number;
             /** @description Likewise. */
             memory_bytes: number;
         };
-        /** @description Or when its GPUs did nothing; null: as is usual here. */
+        /** @description When idle GPUs mean that it is stuck; null: the site's rule. */
         IdleGpus: {
-            /** @description After this time with all its GPUs idle. */
+            /** @description The job counts as stuck after this time with all its GPUs idle. */
             seconds?: number | null;
             /**
              * @description A GPU below this utilisation is idle.
@@ -5028,10 +5064,10 @@ export interface components {
              */
             below_percent?: number;
         };
-        /** @description Or when its GPUs did nothing; null: as is usual here. */
+        /** @description When idle GPUs mean that it is stuck; null: the site's rule. */
         IdleGpusRequest: {
             /**
-             * @description After this time with all its GPUs idle.
+             * @description The job counts as stuck after this time with all its GPUs idle.
              * @example 1h
              */
             seconds?: (string | number) | null;
@@ -5041,13 +5077,13 @@ export interface components {
              */
             below_percent?: number | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         ImportInputRequest: {
             tenant: string;
-            /** @description The text of the file: our CSV or Gavel's JSON, told apart by their content. */
+            /** @description Text of the file: CSV of this platform or Gavel's JSON, recognised by its content. */
             content: string;
             /**
-             * @description Only print what would change.
+             * @description Change nothing; return what would change.
              * @default false
              */
             dry_run?: boolean;
@@ -5062,45 +5098,45 @@ export interface components {
             from: string;
         };
         InputWorker: {
-            /** @description The worker's own number: its output and its past are there. */
+            /** @description Number of the worker's own job, which has its output and events. */
             job: number;
             state: components["schemas"]["JobState"];
             /** Format: date-time */
             started_at: string | null;
-            /** @description Where it is; null: nowhere yet. */
+            /** @description Node that it runs on; null: it has not started. */
             node: string | null;
         };
-        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        /** @description Processes that prepare batches for the job while it runs, on CPUs and memory of any node. */
         InputWorkers: {
-            /** @description What each of them runs: it gets image, secrets, and variables of the job's first task. */
+            /** @description Command of each worker. It gets image, secrets, and variables of the job's first task. */
             command: string[];
             /**
-             * @description The fewest of them, with which it begins.
+             * @description Minimum number, with which the job begins.
              * @default 1
              */
             min?: number;
             /**
-             * @description The most of them.
+             * @description Maximum number of workers.
              * @default 8
              */
             max?: number;
             /**
-             * @description CPUs of each of them.
+             * @description CPUs of each worker.
              * @default 1
              */
             cpu?: number;
             /**
-             * @description Memory of each of them.
+             * @description Memory of each worker.
              * @default 1073741824
              */
             memory?: number;
             /** @description All jobs of its search share them. */
             shared?: boolean;
         };
-        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        /** @description Processes that prepare batches for the job while it runs, on CPUs and memory of any node. */
         InputWorkersRequest: {
             /**
-             * @description What each of them runs: it gets image, secrets, and variables of the job's first task.
+             * @description Command of each worker. It gets image, secrets, and variables of the job's first task.
              * @example [
              *       "python",
              *       "-m",
@@ -5110,22 +5146,22 @@ export interface components {
              */
             command: string | string[];
             /**
-             * @description The fewest of them, with which it begins.
+             * @description Minimum number, with which the job begins.
              * @default 1
              */
             min?: number | null;
             /**
-             * @description The most of them.
+             * @description Maximum number of workers.
              * @default 8
              */
             max?: number | null;
             /**
-             * @description CPUs of each of them.
+             * @description CPUs of each worker.
              * @default 1
              */
             cpu?: number | null;
             /**
-             * @description Memory of each of them.
+             * @description Memory of each worker.
              * @default 1073741824
              * @example 1GiB
              */
@@ -5137,23 +5173,23 @@ export interface components {
             shared?: boolean | null;
         };
         Interference: {
-            /** @description With fewer measured pairs nothing is predicted. */
+            /** @description Minimum number of measured pairs for a prediction. */
             least_pairs: number;
-            /** @description Pairs of applications that the rules were fitted on. */
+            /** @description Number of pairs of applications to which the rules were fitted. */
             pairs: number;
             /**
              * Format: double
-             * @description Mean difference between predicted and measured speeds of held-out pairs; 0 to 1.
+             * @description Mean absolute difference between predicted and measured speeds of held-out pairs, 0 to 1.
              */
             error: number | null;
             /**
              * Format: double
-             * @description The same if the mean of the measured speeds were predicted for all.
+             * @description The same difference if the mean measured speed were predicted for all pairs.
              */
             error_of_mean: number | null;
             /** Format: date-time */
             fitted_at: string | null;
-            /** @description All of them, in words; the slowest pairs first. */
+            /** @description All rules as text, slowest pairs first. */
             rules: string[];
         };
         Invitation: {
@@ -5167,10 +5203,10 @@ export interface components {
             /** Format: date-time */
             readonly expires_at: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         InvitationInputRequest: {
             role: components["schemas"]["Role"];
-            /** @description Where the link is mailed, if this installation sends mail. Blank: hand it over yourself. */
+            /** @description E-mail address to send the link to, if the server sends mail. Blank: you get the link to hand over. */
             email?: string;
             /** @default 7 */
             expires_in_days?: number;
@@ -5183,9 +5219,9 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         InvitationSecretRequest: {
-            /** @description What stands behind the # of the link. */
+            /** @description The part of the link after the #. */
             invitation: string;
         };
         /**
@@ -5207,14 +5243,14 @@ export interface components {
             guarantee: components["schemas"]["GuaranteeEnum"];
             priority: number;
             gpus: number;
-            /** @description Empty: any. */
+            /** @description Accepted GPU models; empty: any. */
             gpu_models: string[];
             spec: components["schemas"]["JobSpec"];
             /** Format: date-time */
             submitted_at: string;
             /**
              * Format: date-time
-             * @description It does not start before this: its begin, or back-off after a failure.
+             * @description Earliest start: its `begin`, or the end of its back-off after a failure.
              */
             eligible_at: string | null;
             /** Format: date-time */
@@ -5223,16 +5259,16 @@ export interface components {
             ended_at: string | null;
             /**
              * Format: date-time
-             * @description When it should have ended; null: whenever.
+             * @description Time by which it should end; null: no deadline.
              */
             deadline_at: string | null;
-            /** @description Attempts started so far. */
+            /** @description Number of attempts started so far. */
             attempts: number;
-            /** @description The one that runs, else the newest. */
+            /** @description The running attempt, or else the newest. */
             attempt: components["schemas"]["Attempt"] | null;
-            /** @description It runs on as an opportunistic job, since the cells it ran on are no more. */
+            /** @description Whether it goes on as an opportunistic job because the cells that it ran on no longer exist. */
             guarantee_lapsed: boolean;
-            /** @description Why it waits, the most decisive first. */
+            /** @description Reasons why it waits, most decisive first. */
             reasons: components["schemas"]["Reason"][];
             position: number | null;
             exit_code: number | null;
@@ -5245,56 +5281,56 @@ export interface components {
             };
             cancelling: boolean;
             held: boolean;
-            /** @description What its working folders begin with; null: nothing. */
+            /** @description Initial content of its working folders; null: empty. */
             code: components["schemas"]["JobCode"] | null;
-            /** @description The window that closes a node of it first; null: none is announced. */
+            /** @description The maintenance window that first closes one of its nodes; null: none is announced. */
             maintenance: components["schemas"]["JobMaintenance"] | null;
-            /** @description The array of a task, and its place there. */
+            /** @description The array that it is a task of, and its index there. */
             array: components["schemas"]["ArrayTask"] | null;
-            /** @description The job for which it makes batches, if the platform started it as an input worker. */
+            /** @description Number of the job that it makes batches for, if it is an input worker. */
             serves: number | null;
             version: number;
         };
-        /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
+        /** @description The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX. */
         JobArray: {
-            /** @description At most 1,000 numbers and ranges; %8 at the end is short for at_most. */
+            /** @description At most 1,000 numbers and ranges; %8 at the end means at_most: 8. */
             indices: string;
             /** @description Maximum number of tasks that run at once; null: any number. */
             at_most?: number | null;
         };
-        /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
+        /** @description The same job for many indices. Each index is a separate job, which reads it in $ALLOT_ARRAY_INDEX. */
         JobArrayRequest: {
             /**
-             * @description At most 1,000 numbers and ranges; %8 at the end is short for at_most.
+             * @description At most 1,000 numbers and ranges; %8 at the end means at_most: 8.
              * @example 0-99%8
              */
             indices: string;
             /** @description Maximum number of tasks that run at once; null: any number. */
             at_most?: number | null;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to an object. Fields that are left out stay as they are. */
         JobChangesRequest: {
-            /** @description The GPUs of each replica, for jobs of one task. */
+            /** @description GPUs of each replica, for jobs with one task. */
             gpus?: number;
             replicas?: number;
-            /** @description "any", a model, or a list of models with the preferred first. */
+            /** @description "any", a GPU model, or a list of models in order of preference. */
             gpu_models?: unknown;
-            /** @description Seconds, or "30m", "2h", "1d12h". */
+            /** @description Time limit in seconds, or as "30m", "2h" or "1d12h". */
             time_limit?: unknown;
             guarantee?: components["schemas"]["GuaranteeEnum"];
             priority?: number;
             virtual_cluster?: string;
         };
         JobCode: {
-            /** @description The digest of what was uploaded. */
+            /** @description SHA-256 digest of the uploaded archive. */
             archive: string | null;
             git: string | null;
             commit: string | null;
-            /** @description Size of the archive that was uploaded. */
+            /** @description Size of the uploaded archive, in bytes. */
             bytes: number | null;
             files: number | null;
             unpacked_bytes: number | null;
-            /** @description No job needed the archive any more; it is not there. */
+            /** @description Whether the archive was deleted because no job needed it any more. */
             is_removed: boolean;
         };
         JobCounts: {
@@ -5305,28 +5341,28 @@ export interface components {
             cancelled: number;
         };
         JobDependencies: {
-            /** @description The jobs that it waits for, or waited for. */
+            /** @description Jobs that it waits for, or waited for. */
             waits_for: components["schemas"]["Dependency"][];
-            /** @description The jobs that wait for it, the latest 100 of them. */
+            /** @description Jobs that wait for it, the latest 100. */
             awaited_by: components["schemas"]["Dependency"][];
-            /** @description How many these are in all. */
+            /** @description Total number of jobs that wait for it. */
             awaited_by_count: number;
         };
-        /** @description Jobs that have something in common: how many in each state, how many GPUs, and from when to when. */
+        /** @description A group of jobs: how many are in each state, their GPUs, and their first and last submission. */
         JobGroup: {
             queued: number;
             running: number;
             succeeded: number;
             failed: number;
             cancelled: number;
-            /** @description The array's number, or what the user, tenant or label is called; null: jobs without it. */
+            /** @description Number of the array, or name of the user, tenant or label value; null: jobs without one. */
             key: string | null;
-            /** @description The name of one of its jobs, the last in the alphabet. */
+            /** @description Name of one of its jobs, the last in alphabetical order. */
             name: string;
             jobs: number;
-            /** @description What all of them ask for together. */
+            /** @description GPUs that all of its jobs ask for together. */
             gpus: number;
-            /** @description What those ask for that run. */
+            /** @description GPUs that its running jobs ask for. */
             gpus_running: number;
             /** Format: date-time */
             first_submitted_at: string;
@@ -5334,36 +5370,36 @@ export interface components {
             last_submitted_at: string;
         };
         JobInputWorkers: {
-            /** @description How many there are to be now. */
+            /** @description Number of input workers that should run now. */
             desired: number;
             running: number;
-            /** @description To its trainer, by its newest progress line; null: there is none yet. */
+            /** @description Number of workers connected to the trainer, as its newest progress line reports; null: no progress line yet. */
             connected: number | null;
             /**
              * Format: double
-             * @description Part of the time that its trainer waited for batches, by that line.
+             * @description Fraction of time that the trainer waited for batches, as that line reports.
              */
             stall: number | null;
-            /** @description Batches of a shared stream that its trainer was too slow for; null: it shares none, or no progress line says. */
+            /** @description Batches of a shared stream that the trainer missed because it was too slow; null: it shares no stream, or no progress line reports them. */
             skipped: number | null;
-            /** @description Why fewer are started than desired. */
+            /** @description Why fewer workers run than desired. */
             problem: string;
-            /** @description Those that have not ended. */
+            /** @description Workers that have not ended. */
             workers: components["schemas"]["InputWorker"][];
         };
         JobMaintenance: {
-            /** @description The maintenance window. */
+            /** @description Id of the maintenance window. */
             id: number;
             reason: string;
             state: components["schemas"]["WindowState"];
             /**
              * Format: date-time
-             * @description When the jobs that are left on its nodes are stopped.
+             * @description When the window starts and the jobs left on its nodes are stopped.
              */
             starts_at: string;
             /** Format: date-time */
             ends_at: string;
-            /** @description The node of the job that closes first. */
+            /** @description The job's node that closes first. */
             node: string;
         };
         JobMetricsAnswer: {
@@ -5371,11 +5407,11 @@ export interface components {
             since: string;
             /** Format: date-time */
             until: string;
-            /** @description From one point to the next. */
+            /** @description Seconds from one point to the next. */
             resolution_seconds: number;
-            /** @description Figures of GPUs were made up, not measured. */
+            /** @description Whether the GPU figures are simulated, not measured. */
             simulated: boolean;
-            /** @description Groups of series that would be too many at once. */
+            /** @description Number of groups of series left out because there would be too many. */
             left_out: number;
             series: components["schemas"]["Series"][];
             attempts: components["schemas"]["MeasuredAttempt"][];
@@ -5387,12 +5423,12 @@ export interface components {
             accepted: boolean;
             /**
              * Format: double
-             * @description Samples a second of the gang.
+             * @description Samples per second of the gang.
              */
             throughput: number | null;
             /**
              * Format: double
-             * @description To the fastest model.
+             * @description Throughput relative to the fastest model.
              */
             relative: number | null;
             source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
@@ -5401,22 +5437,22 @@ export interface components {
             confidence: number;
             /**
              * Format: double
-             * @description The part of its time that its policy aims at; null: none.
+             * @description Fraction of its time that its policy aims at on this model; null: none.
              */
             target_share: number | null;
             /**
              * Format: double
-             * @description Since decided_at.
+             * @description Seconds received since decided_at.
              */
             received_seconds: number | null;
             /**
              * Format: double
-             * @description The part of the time since decided_at.
+             * @description Fraction of the time since decided_at that it received.
              */
             received_share: number | null;
             /**
              * Format: double
-             * @description In all, what runs now included.
+             * @description Total GPU-seconds received, including the running attempt.
              */
             attained_gpu_seconds: number;
             /** Format: double */
@@ -5431,76 +5467,76 @@ export interface components {
          */
         JobNotices: "all" | "failures" | "none";
         JobPreemptions: {
-            /** @description How often it was preempted while it ran. */
+            /** @description Number of times that it was preempted while running. */
             times: number;
             /**
              * Format: double
-             * @description Work that was done again, in all.
+             * @description Total work that had to be repeated, in seconds.
              */
             lost_seconds: number;
             /**
              * Format: double
-             * @description From orders to stop until its GPUs were left, and from having GPUs until it ran again.
+             * @description Total time from each stop order until its GPUs were released, and from getting GPUs until it ran again, in seconds.
              */
             overhead_seconds: number;
             /**
              * Format: double
-             * @description What one costs it by its own attempts, as policies see it.
+             * @description Cost of one preemption as policies estimate it from its own attempts, in seconds.
              */
             cost_seconds: number | null;
-            /** @description How often in a row it was preempted before it had run for long enough. */
+            /** @description Number of consecutive preemptions before it had run for the minimum run time. */
             short_runs: number;
             /**
              * Format: date-time
-             * @description Until then it runs on guaranteed GPUs only.
+             * @description Until this time it runs only on guaranteed GPUs.
              */
             may_borrow_at: string | null;
         };
-        /** @description What the job makes of GPUs that it has alone; null: of that nothing is known. */
+        /** @description How the job uses GPUs that it has alone; null: unknown. */
         JobProfile: {
             /**
              * Format: double
-             * @description Part of the time in which the device computes.
+             * @description Fraction of time in which the device computes.
              */
             utilisation: number | null;
             /**
              * Format: double
-             * @description Part of the time in which the device's memory is read or written.
+             * @description Fraction of time in which the device's memory is read or written.
              */
             memory_utilisation: number | null;
-            /** @description The most that it had of one device. */
+            /** @description Maximum memory that it used on one device, in bytes. */
             memory_bytes: number | null;
-            /** @description It trains with automatic mixed precision. */
+            /** @description Whether it trains with automatic mixed precision. */
             amp: boolean | null;
-            /** @description Seconds of one iteration on storage and CPUs, on the GPU, and on the network. */
+            /** @description Seconds of one iteration in three stages: storage and CPUs, GPU, network. */
             stages: number[] | null;
-            /** @description Something of it is the job's own, and not of jobs like it. */
+            /** @description Whether part of it was measured on this job, not only on jobs like it. */
             is_own: boolean;
         };
         JobRunTime: {
             /**
              * Format: double
-             * @description The estimate of its specification.
+             * @description Estimate in its specification, in seconds.
              */
             declared_seconds: number | null;
             /**
              * Format: double
-             * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds use it instead of the estimate.
+             * @description Total run time at its own size, estimated from its steps, in seconds; null: too few steps yet, or they are inconsistent. Rounds use it instead of the declared estimate.
              */
             measured_seconds: number | null;
-            /** @description The model on which that holds; empty: any, as no throughput is known. */
+            /** @description GPU model for which the estimate holds; empty: any, as no throughput is known. */
             gpu_model: string;
-            /** @description Declared and measured are apart by more than a fifth of what is measured. */
+            /** @description Whether the declared and the measured run time differ by more than a fifth of the measured one. */
             differs: boolean;
-            /** @description What is measured is longer than its time limit. */
+            /** @description Whether the measured run time exceeds its time limit. */
             outlasts_limit: boolean;
             /**
              * Format: double
-             * @description How long the latest jobs like it ran on average; null: too few have ended.
+             * @description Mean run time of the latest similar jobs, in seconds; null: too few have ended.
              */
             usual_seconds: number | null;
             /**
-             * @description Its user's jobs of the same application (else name) and size, of the same application, or all of its user; empty: none.
+             * @description Which jobs count as similar: this user's jobs of the same application (or name) and size, those of the same application, or all jobs of the user; empty: none.
              *
              *     * `size` - size
              *     * `application` - application
@@ -5508,11 +5544,11 @@ export interface components {
              *     * `` -
              */
             usual_by: components["schemas"]["UsualByEnum"] | components["schemas"]["BlankEnum"];
-            /** @description How many of them count. */
+            /** @description Number of similar jobs used. */
             usual_jobs: number;
             /**
              * Format: double
-             * @description How far off such estimates were, in the middle, as a part of what came; null: none was compared yet.
+             * @description Median error of such estimates, relative to the actual run time; null: none was compared yet.
              */
             usual_error: number | null;
         };
@@ -5520,25 +5556,25 @@ export interface components {
             is_elastic: boolean;
             mode: (components["schemas"]["ElasticMode"] | components["schemas"]["NullEnum"]) | null;
             min_gpus: number;
-            /** @description Its own number. */
+            /** @description Number of GPUs that its specification states. */
             gpus: number;
             max_gpus: number;
-            /** @description By attempt, the newest 100, oldest first. */
+            /** @description Its allocations by attempt: the newest 100, oldest first. */
             allocations: components["schemas"]["ScalingAllocation"][];
-            /** @description There were more allocations before these. */
+            /** @description Whether there were more allocations before these. */
             has_earlier: boolean;
-            /** @description null: the job has told nothing of its batch. */
+            /** @description Its batch size and efficiency now; null: the job has not reported its batch size. */
             now: components["schemas"]["ScalingNow"] | null;
-            /** @description That of the curve. */
+            /** @description GPU model of the curve. */
             gpu_model: string | null;
-            /** @description Predicted, for at most 64 numbers of GPUs. */
+            /** @description Predicted speedup, for at most 64 numbers of GPUs. */
             curve: components["schemas"]["ScalingPoint"][];
             rests_on: components["schemas"]["ScalingEvidence"] | null;
         };
         JobSensitivity: {
-            /** @description Whose CPUs and memory `now` and `proportional` are. */
+            /** @description Attempt that `now` and `proportional` refer to. */
             attempt: number | null;
-            /** @description Those that leave either to the platform and state a curve, or are measured. */
+            /** @description Tasks that leave CPUs or memory to the platform, and that state a curve or are measured. */
             tasks: components["schemas"]["TaskSensitivity"][];
         };
         /** @description What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
@@ -5550,7 +5586,7 @@ export interface components {
             /** @description Default: the tenant's own virtual cluster, or the only one that it can use. */
             virtual_cluster?: string | null;
             /**
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number;
@@ -5559,7 +5595,7 @@ export interface components {
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"];
-            /** @description They start together or not at all. */
+            /** @description Its tasks, which start together or not at all. */
             tasks: components["schemas"]["Task"][];
             elastic?: components["schemas"]["Elastic"] | null;
             /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
@@ -5576,9 +5612,9 @@ export interface components {
             deadline?: number | null;
             /** @description What the job trains, such as resnet50. Jobs of one application should run alike. */
             application?: string | null;
-            /** @description One app to policies that are fair to apps: all jobs of the tenant with the same search. */
+            /** @description Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app. */
             search?: string | null;
-            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
+            /** @description Part of the model in its largest tensor. A gang with a high skew is slow when it is spread. */
             skew?: number | null;
             /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["Nodes"] | null;
@@ -5590,7 +5626,7 @@ export interface components {
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
             /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["Sharing"] | null;
-            /** @description Tags by which the constraints of other jobs of the tenant count this job. */
+            /** @description Tags of this job, to which the constraints of other jobs of the tenant refer. */
             tags?: string[];
             /** @description How many jobs of the tenant with a tag may, must or should be near each replica. */
             constraints?: components["schemas"]["TagConstraint"][];
@@ -5610,7 +5646,7 @@ export interface components {
             code?: components["schemas"]["Code"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
-            /** @description What counts as stuck. */
+            /** @description When it counts as stuck, and what is done then. */
             watch?: components["schemas"]["Watch"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["Trial"] | null;
@@ -5623,7 +5659,7 @@ export interface components {
             ports?: components["schemas"]["Port"][];
             /** @description Stored secrets by name; its processes get each as a variable or a file. */
             secrets?: components["schemas"]["SecretUse"][];
-            /** @description What a job may do before it is stopped. */
+            /** @description The time in which a job can save its state before it stops. */
             checkpoint?: components["schemas"]["Checkpoint"];
             /** @description Its throughput by GPU model, if known; 0: it does not run on this model. */
             throughput?: {
@@ -5651,7 +5687,7 @@ export interface components {
             virtual_cluster?: string | null;
             /**
              * Priority
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number | null;
@@ -5660,7 +5696,7 @@ export interface components {
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
-            /** @description They start together or not at all. */
+            /** @description Its tasks, which start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
             elastic?: components["schemas"]["ElasticRequest"] | null;
             /**
@@ -5702,10 +5738,10 @@ export interface components {
             application?: string | null;
             /**
              * Search for hyper-parameters
-             * @description One app to policies that are fair to apps: all jobs of the tenant with the same search.
+             * @description Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app.
              */
             search?: string | null;
-            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
+            /** @description Part of the model in its largest tensor. A gang with a high skew is slow when it is spread. */
             skew?: number | null;
             /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["NodesRequest"] | null;
@@ -5727,7 +5763,7 @@ export interface components {
             /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
-             * @description Tags by which the constraints of other jobs of the tenant count this job.
+             * @description Tags of this job, to which the constraints of other jobs of the tenant refer.
              * @example [
              *       "web"
              *     ]
@@ -5769,7 +5805,7 @@ export interface components {
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
-            /** @description What counts as stuck. */
+            /** @description When it counts as stuck, and what is done then. */
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
@@ -5836,7 +5872,7 @@ export interface components {
             /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
             /**
-             * @description In a job with one task, instead of under tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @description In a job with one task, instead of under tasks: Environment variables of each replica. Use secrets for passwords and keys.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -5844,7 +5880,7 @@ export interface components {
             env?: {
                 [key: string]: string | number;
             } | null;
-            /** @description Short for a port of the name notebook. */
+            /** @description Short form of a port with the name notebook. */
             notebook?: boolean | null;
         };
         /**
@@ -5858,7 +5894,7 @@ export interface components {
         JobState: "queued" | "running" | "succeeded" | "failed" | "cancelled";
         /** @description What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSubmitRequest: {
-            /** @description Needed by members of several tenants. */
+            /** @description Tenant of the job. Required if you are a member of several. */
             tenant?: string;
             /**
              * Name
@@ -5875,7 +5911,7 @@ export interface components {
             virtual_cluster?: string | null;
             /**
              * Priority
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number | null;
@@ -5884,7 +5920,7 @@ export interface components {
              * @default guaranteed
              */
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
-            /** @description They start together or not at all. */
+            /** @description Its tasks, which start together or not at all. */
             tasks?: components["schemas"]["TaskRequest"][];
             elastic?: components["schemas"]["ElasticRequest"] | null;
             /**
@@ -5926,10 +5962,10 @@ export interface components {
             application?: string | null;
             /**
              * Search for hyper-parameters
-             * @description One app to policies that are fair to apps: all jobs of the tenant with the same search.
+             * @description Name of a hyper-parameter search. Policies that are fair to apps count its jobs as one app.
              */
             search?: string | null;
-            /** @description Share of the largest tensor in the model: spreading slows a gang with a high skew. */
+            /** @description Part of the model in its largest tensor. A gang with a high skew is slow when it is spread. */
             skew?: number | null;
             /** @description The nodes on which it may start, by name. */
             nodes?: components["schemas"]["NodesRequest"] | null;
@@ -5951,7 +5987,7 @@ export interface components {
             /** @description The jobs with which it may share a GPU, if it uses parts of GPUs. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
-             * @description Tags by which the constraints of other jobs of the tenant count this job.
+             * @description Tags of this job, to which the constraints of other jobs of the tenant refer.
              * @example [
              *       "web"
              *     ]
@@ -5993,7 +6029,7 @@ export interface components {
             code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
-            /** @description What counts as stuck. */
+            /** @description When it counts as stuck, and what is done then. */
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
@@ -6060,7 +6096,7 @@ export interface components {
             /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
             /**
-             * @description In a job with one task, instead of under tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @description In a job with one task, instead of under tasks: Environment variables of each replica. Use secrets for passwords and keys.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -6068,7 +6104,7 @@ export interface components {
             env?: {
                 [key: string]: string | number;
             } | null;
-            /** @description Short for a port of the name notebook. */
+            /** @description Short form of a port with the name notebook. */
             notebook?: boolean | null;
         };
         JobTargets: {
@@ -6077,13 +6113,13 @@ export interface components {
             tenant: string;
             application: string;
             gpus: number;
-            /** @description Where it runs now. */
+            /** @description GPU model that it runs on now. */
             gpu_model: string | null;
-            /** @description Parts of its time, by model. */
+            /** @description Target fractions of its time, by GPU model. */
             targets: {
                 [key: string]: number;
             };
-            /** @description Parts of the time since shares were computed, by model. */
+            /** @description Fractions of the time since shares were computed that it received, by GPU model. */
             received: {
                 [key: string]: number;
             };
@@ -6091,17 +6127,17 @@ export interface components {
         JobTemplate: {
             name: string;
             summary: string;
-            /** @description Who wrote it first; null: a user who was deleted. */
+            /** @description User who created it; null: a user who was deleted. */
             owner?: string | null;
             /** Format: date-time */
             changed_at: string;
             readonly may_change: boolean;
-            /** @description The specification as it was written, not in normal form. */
+            /** @description The specification as written, not in normal form. */
             spec: {
                 [key: string]: unknown;
             };
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         JobTemplateInputRequest: {
             /**
              * @description What it is for, in one sentence.
@@ -6113,7 +6149,7 @@ export interface components {
         JobTemplateRow: {
             name: string;
             summary: string;
-            /** @description Who wrote it first; null: a user who was deleted. */
+            /** @description User who created it; null: a user who was deleted. */
             owner?: string | null;
             /** Format: date-time */
             changed_at: string;
@@ -6124,20 +6160,20 @@ export interface components {
             tenant: string;
             application: string;
             gpus: number;
-            /** @description Whose policy considers the job. */
+            /** @description The virtual cluster whose policy considers the job, or "spare". */
             view: string;
             policy_plugin: components["schemas"]["ChosenPlugin"];
             objective: string | null;
             /**
              * Format: date-time
-             * @description When targets were decided last.
+             * @description When targets were last computed.
              */
             decided_at: string | null;
             models: components["schemas"]["JobModelThroughput"][];
-            /** @description By which policies say who shares GPUs with it; null: neither the job nor one like it was measured alone, so that policies which go by profiles do not let it share. */
+            /** @description Profile by which policies choose the jobs that share GPUs with it. null: neither it nor a similar job was measured alone, so such policies do not let it share. */
             profile: components["schemas"]["JobProfile"] | null;
         };
-        /** @description Sums over the job's GPUs or replicas, as newly read; null: not known. */
+        /** @description Latest readings of a job, summed over its GPUs or replicas; null: unknown. */
         JobUsage: {
             job: number;
             name: string;
@@ -6146,7 +6182,7 @@ export interface components {
             attempt: number;
             /**
              * Format: double
-             * @description That it has; a part of one counts as such.
+             * @description Number of GPUs that it has; a part of a GPU counts as a part.
              */
             gpus: number;
             gpu_model: string;
@@ -6155,12 +6191,12 @@ export interface components {
             running_at: string | null;
             /**
              * Format: double
-             * @description Mean of its GPUs.
+             * @description Mean utilisation of its GPUs, in percent.
              */
             utilisation_percent: number | null;
             /**
              * Format: double
-             * @description The least busy of its GPUs.
+             * @description Utilisation of its least busy GPU, in percent.
              */
             least_busy_percent: number | null;
             /** Format: double */
@@ -6173,21 +6209,21 @@ export interface components {
             memory_used_bytes: number | null;
             /**
              * Format: double
-             * @description For how long all of its GPUs have done nothing.
+             * @description Seconds for which all of its GPUs have been idle.
              */
             idle_seconds: number | null;
             simulated: boolean;
         };
         JobsActionAnswer: {
-            /** @description Changed, or under way; or that would be. */
+            /** @description Number of jobs changed or being changed; in a dry run, that would be. */
             jobs: number;
-            /** @description That match too: ask again for them. */
+            /** @description Number of further jobs that match; repeat the request for them. */
             remaining: number;
-            /** @description Jobs that were left as they are, at most 20. */
+            /** @description Jobs that were not changed, at most 20. */
             refused: components["schemas"]["ActionRefusal"][];
-            /** @description For a dry run: how many of them wait. */
+            /** @description In a dry run: number of these jobs that wait. */
             queued: number | null;
-            /** @description For a dry run: how many of them run. */
+            /** @description In a dry run: number of these jobs that run. */
             running: number | null;
         };
         /**
@@ -6199,31 +6235,31 @@ export interface components {
          * @enum {string}
          */
         JobsActionKind: "cancel" | "hold" | "release" | "requeue" | "update";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         JobsActionRequest: {
             action: components["schemas"]["JobsActionKind"];
             /** @description At least one of the filters of GET /jobs, such as state, label or id. */
             filter: {
                 [key: string]: string;
             };
-            /** @description For an update: their new priority. */
+            /** @description For an update: the new priority. */
             priority?: number | null;
-            /** @description For an update: labels to set; null removes one, and the others stay. */
+            /** @description For an update: labels to set. null removes a label; other labels stay. */
             labels?: {
                 [key: string]: string | null;
             };
             /**
-             * @description Only say how many there are.
+             * @description Change nothing; return how many jobs match.
              * @default false
              */
             dry_run?: boolean;
-            /** @description Refuse when more match than this. */
+            /** @description Refuse the request if more jobs than this match. */
             most?: number | null;
         };
         LargerGuaranteeRequest: {
             virtual_cluster: string;
             gpu_model: string;
-            /** @description On top of what it has. */
+            /** @description Number of GPUs added to its guarantee, by model. */
             more_gpus: number;
         };
         /** @enum {string} */
@@ -6243,13 +6279,13 @@ export interface components {
          */
         LayoutEnum: "csv" | "gavel";
         Leaving: {
-            /** @description Jobs that go on to their end. */
+            /** @description Number of jobs that go on to their end. */
             running: number;
-            /** @description Jobs that wait, and start only once they are released. */
+            /** @description Number of waiting jobs that are held until they are released. */
             held: number;
-            /** @description Jobs that ended, or were told to stop. */
+            /** @description Number of jobs that were cancelled or are being stopped. */
             cancelled: number;
-            /** @description Running jobs left to cancel: ask again. */
+            /** @description Number of running jobs still to cancel; repeat the request for them. */
             remaining: number;
         };
         /** @enum {string} */
@@ -6259,27 +6295,27 @@ export interface components {
             quota: components["schemas"]["UserQuotaLines"] | null;
             budget: components["schemas"]["UserBudgetTerms"] | null;
         };
-        /** @description A line of the ledger; docs/ledger.md says what each kind has. */
+        /** @description A line of the ledger; docs/ledger.md describes each kind. */
         Line: {
             id: number;
             /** Format: date-time */
             at: string;
-            /** @description Null for what a person did. */
+            /** @description Number of the scheduling round; null if a person caused the line. */
             round_number: number | null;
             /** @description A virtual cluster, "spare" or "market". */
             view: string;
-            /** @description Among the lines of its round and view. */
+            /** @description Position among the lines of its round and view. */
             position: number;
             kind: string;
-            /** @description A tenant, in the market a virtual cluster; empty: everyone in the view. */
+            /** @description A tenant, or in the market a virtual cluster; empty: all in the view. */
             party: string;
             counterparty: string;
             jobs: number[];
-            /** @description That the party gets, by model. */
+            /** @description GPUs that the party gets, by model. */
             gpus: {
                 [key: string]: number;
             };
-            /** @description That it gives, by model. */
+            /** @description GPUs that the party gives, by model. */
             given: {
                 [key: string]: number;
             };
@@ -6295,7 +6331,7 @@ export interface components {
             details: {
                 [key: string]: unknown;
             };
-            /** @description Empty for lines of a round; else who did it. */
+            /** @description Person who caused the line; empty for lines of a round. */
             person: string;
         };
         Loan: {
@@ -6312,11 +6348,11 @@ export interface components {
             starts_at: string;
             /**
              * Format: date-time
-             * @description When it ends or ended, early or not.
+             * @description When it ends or ended, also if it ended early.
              */
             ends_at: string;
             state: components["schemas"]["LoanState"];
-            /** @description Who ended it early, if anyone. */
+            /** @description Person who ended it early, if any. */
             ended_by: string;
             /** Format: double */
             price_per_gpu_hour: number;
@@ -6330,20 +6366,20 @@ export interface components {
             taken_by: string;
             /** Format: date-time */
             taken_at: string;
-            /** @description The round in which a rule took it. */
+            /** @description Number of the scheduling round in which a rule took it. */
             round_number: number | null;
-            /** @description Whether you may; not in the live stream. */
+            /** @description Whether you may do so. Not in the live stream. */
             may_end: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         LoanInputRequest: {
             /**
              * Format: date-time
-             * @description When its pool has it back; left out: open.
+             * @description When its pool gets it back. Default: no fixed time.
              */
             until?: string;
             /**
-             * @description The reason, which everybody can read.
+             * @description Reason; all users can read it.
              * @default
              */
             why?: string;
@@ -6364,13 +6400,13 @@ export interface components {
         LogHit: {
             rank: number;
             task: string;
-            /** @description Its number, from 1. */
+            /** @description Number of the line, from 1. */
             line: number;
-            /** @description The chunk in which the line begins. */
+            /** @description Sequence number of the chunk in which the line begins. */
             sequence: number;
-            /** @description Number of the line with which that chunk begins. */
+            /** @description Number of the first line of that chunk. */
             chunk_line: number;
-            /** @description The line, cut where it is long. */
+            /** @description Text of the line, truncated if it is long. */
             text: string;
             /** @description Where in `text` the first match begins. */
             start: number;
@@ -6385,29 +6421,29 @@ export interface components {
             /** @description The task of each of `ranks`. */
             tasks: string[];
             chunks: components["schemas"]["LogChunk"][];
-            /** @description Give it as `after` to go on. */
+            /** @description Pass it as `after` to continue. */
             next_after: number;
-            /** @description The attempt has ended and this was the last of it. */
+            /** @description Whether the attempt has ended and this is the end of its output. */
             complete: boolean;
-            /** @description The attempt wrote more than is kept. */
+            /** @description Whether the attempt wrote more than is kept. */
             truncated: boolean;
-            /** @description Set where the output was removed by the retention. */
+            /** @description Set if the output was deleted because of a retention limit. */
             removed: components["schemas"]["LogRemoval"] | null;
         };
         LogRemoval: {
             /** Format: date-time */
             at: string;
             bytes: number;
-            /** @description Which limit of the retention the output was removed for. */
+            /** @description The retention limit for which the output was deleted. */
             message: string;
         };
         LogSearch: {
             attempt: number | null;
             hits: components["schemas"]["LogHit"][];
             lines_searched: number;
-            /** @description Give it as `after` to go on: there were more hits, or 4 s were over. Empty when everything was searched. */
+            /** @description Pass it as `after` to continue: there were more hits, or 4 s were over. Empty when everything was searched. */
             next_after: string;
-            /** @description Set where the output was removed by the retention. */
+            /** @description Set if the output was deleted because of a retention limit. */
             removed: components["schemas"]["LogRemoval"] | null;
         };
         Lot: {
@@ -6418,13 +6454,13 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description GPUs of models that are divided by counts, and cells of all others. */
+        /** @description What is lent: GPUs of models that are divided by counts, and cells of all other models. */
         LotInputRequest: {
-            /** @description GPUs by model. */
+            /** @description Number of GPUs by model. */
             gpus?: {
                 [key: string]: number;
             };
-            /** @description Cells by type, or "topmost type/type" where a type is in several kinds of hardware. */
+            /** @description Number of cells by type; as "topmost type/type" if the type exists in several kinds of hardware. */
             cells?: {
                 [key: string]: number;
             };
@@ -6438,7 +6474,7 @@ export interface components {
             id: number;
             reason: string;
             /**
-             * @description `draining`: it has begun, and jobs still leave; `open`: nothing of a job is left there.
+             * @description `draining`: it has started, and jobs are still leaving. `open`: no job is left on its nodes.
              *
              *     * `announced` - announced
              *     * `draining` - draining
@@ -6452,9 +6488,9 @@ export interface components {
             /** Format: date-time */
             ends_at: string;
             nodes: string[];
-            /** @description Those on its nodes that you may see, the first 100 by id. */
+            /** @description Jobs on its nodes that you may see, the first 100 by id. */
             jobs: components["schemas"]["MaintenanceJob"][];
-            /** @description How many jobs on its nodes you may see. */
+            /** @description Number of jobs on its nodes that you may see. */
             job_count: number;
             made_by: string;
             /** Format: date-time */
@@ -6496,10 +6532,10 @@ export interface components {
         Me: {
             user: components["schemas"]["MeUser"];
             is_operator: boolean;
-            /** @description Whether the page's tour was shown, or left. */
+            /** @description Whether the user completed or closed the page's tour. */
             saw_tour: boolean;
             tenants: components["schemas"]["MeTenant"][];
-            /** @description For the header X-CSRFToken; empty when a token was used to sign in. */
+            /** @description Value for the header X-CSRFToken; empty if a token was used to sign in. */
             csrf_token: string;
         };
         MeTenant: {
@@ -6523,25 +6559,25 @@ export interface components {
             email: string;
             role: components["schemas"]["Role"];
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         MemberInputRequest: {
             role: components["schemas"]["Role"];
         };
         MergedLogPage: {
             attempt: number | null;
             ranks: number[];
-            /** @description By the time at which the nodes sent them. */
+            /** @description Chunks in the order in which the nodes sent them. */
             chunks: components["schemas"]["RankedLogChunk"][];
-            /** @description Give it as `after` to go on. */
+            /** @description Pass it as `after` to continue. */
             next_after: string;
-            /** @description The attempt has ended and this was the last of it. */
+            /** @description Whether the attempt has ended and this is the end of its output. */
             complete: boolean;
-            /** @description Set where the output was removed by the retention. */
+            /** @description Set if the output was deleted because of a retention limit. */
             removed: components["schemas"]["LogRemoval"] | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         NewAccountRequest: {
-            /** @description What stands behind the # of the link. */
+            /** @description The part of the link after the #. */
             invitation: string;
             username: string;
             password: string;
@@ -6556,7 +6592,7 @@ export interface components {
             readonly created_at: string;
             /** Format: date-time */
             readonly expires_at: string;
-            /** @description In this answer only, and null where it was mailed: anyone who has it may accept. */
+            /** @description The link, in this answer only; null if it was mailed. Anyone who has it can accept. */
             link: string | null;
         };
         NewToken: {
@@ -6574,7 +6610,7 @@ export interface components {
             readonly last_used_from: string | null;
             /** Format: date-time */
             readonly expires_at: string | null;
-            /** @description The key of the one in its place. */
+            /** @description Key of the token that replaces it. */
             replaced_by: string | null;
             /** @description The whole token, in this answer only. */
             token: string | null;
@@ -6596,17 +6632,17 @@ export interface components {
             last_login: string | null;
             /**
              * Format: date-time
-             * @description The last sign-in or use of a token; null: never.
+             * @description Last sign-in or use of a token; null: never.
              */
             last_seen_at: string | null;
-            /** @description Those that have the user as a member. */
+            /** @description Tenants that the user is a member of. */
             readonly tenants: components["schemas"]["MeTenant"][];
-            /** @description The random one, in this answer only. */
+            /** @description The random password, in this answer only. */
             password: string | null;
         };
         NewWebhook: {
             readonly id: number;
-            /** @description null: the operators', for all tenants. */
+            /** @description Tenant of the webhook; null: the operators', for events of all tenants. */
             tenant: string | null;
             url: string;
             title: string;
@@ -6615,26 +6651,26 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             created_by: string;
-            /** @description Tries in a row that failed. */
+            /** @description Number of consecutive failed attempts. */
             failures: number;
             /**
              * Format: date-time
-             * @description Since when nothing was delivered, though it was tried.
+             * @description Time of the first of these failures; nothing was delivered since.
              */
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Back-off: nothing is tried before; null: there was no failure.
+             * @description End of the back-off: nothing is sent before; null: no failure.
              */
             held_until: string | null;
             /**
              * Format: date-time
-             * @description Until then each message is also signed with the secret of before.
+             * @description Until this time each message is also signed with the old secret.
              */
             old_secret_ends_at: string | null;
-            /** @description Why the platform switched it off; empty: it did not. */
+            /** @description Why the platform switched it off; empty if it did not. */
             problem: string;
-            /** @description In this answer only. */
+            /** @description The secret, in this answer only. */
             secret: string | null;
         };
         NewestRound: {
@@ -6646,7 +6682,7 @@ export interface components {
             id: number;
             name: string;
             rack: string;
-            /** @description Null until its agent has reported. */
+            /** @description GPU model; null until its agent has reported. */
             gpu_model: string | null;
             address: string;
             state: components["schemas"]["NodeState"];
@@ -6655,22 +6691,22 @@ export interface components {
             drained: boolean;
             /**
              * Format: date-time
-             * @description When its jobs are moved away; until then it takes only what will have ended.
+             * @description When its jobs are moved away. Until then it accepts only jobs that will end before.
              */
             drain_deadline: string | null;
-            /** @description Null while it is neither cordoned nor draining. */
+            /** @description Why and by whom it is out of service; null if it is neither cordoned nor draining. */
             withdrawn: components["schemas"]["NodeWithdrawal"] | null;
-            /** @description Null: it is the cluster's own, of no serving pool. */
+            /** @description Its serving pool and loan; null: it belongs to no serving pool. */
             loan: components["schemas"]["NodeLoan"] | null;
-            /** @description The window that closes it, now or next; null: there is none. */
+            /** @description The maintenance window that closes it now or next; null: none. */
             maintenance: components["schemas"]["NodeMaintenance"] | null;
             health: components["schemas"]["NodeCheck"][];
-            /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
+            /** @description What is enforced on jobs there; `required`: no job starts without a sandbox or Landlock. */
             isolation: {
                 [key: string]: boolean;
             };
             /**
-             * @description What keeps its jobs from others' and the node; a job with an image has its container.
+             * @description What isolates its jobs from other jobs and from the node. A job with an image also has its container.
              *
              *     * `sandbox` - sandbox
              *     * `landlock` - landlock
@@ -6679,7 +6715,7 @@ export interface components {
              */
             isolation_level: components["schemas"]["IsolationLevelEnum"];
             /**
-             * @description How jobs are held to their parts of its GPUs; empty: the node has not said.
+             * @description How parts of its GPUs are enforced; empty: not reported.
              *
              *     * `` -
              *     * `enforced` - enforced
@@ -6691,18 +6727,18 @@ export interface components {
             cpus: number;
             /**
              * Format: double
-             * @description By the jobs there, as rounds count them.
+             * @description CPUs that its jobs hold.
              */
             cpus_held: number;
             memory_bytes: number;
-            /** @description By the jobs there, as rounds count it. */
+            /** @description Memory that its jobs hold. */
             memory_bytes_held: number;
             /**
              * Format: double
-             * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
+             * @description Read bandwidth of the storage that its jobs read from, in bytes per second; 0: not reported.
              */
             storage_bandwidth: number;
-            /** @description Bytes of what was read that stay in its cache. */
+            /** @description Size of its cache for data read from storage, in bytes. */
             cache_bytes: number;
             agent_version: string;
             /** Format: date-time */
@@ -6712,20 +6748,20 @@ export interface components {
         };
         NodeAskedBack: {
             node: string;
-            /** @description Ids of the jobs that are stopped, and go on elsewhere. */
+            /** @description Numbers of the jobs that are stopped and go on elsewhere. */
             stops: number[];
-            /** @description Ids of the jobs that go on with fewer workers. */
+            /** @description Numbers of the jobs that go on with fewer replicas. */
             shrinks: number[];
         };
         NodeCheck: {
             name: string;
             verdict: components["schemas"]["VerdictEnum"];
             message: string;
-            /** @description Index of the one GPU that it is about. */
+            /** @description Index of the GPU that the check is about. */
             gpu: number | null;
             /**
              * Format: date-time
-             * @description When the verdict became what it is.
+             * @description When the present verdict began.
              */
             since: string;
         };
@@ -6734,36 +6770,36 @@ export interface components {
             lost: number;
             cordoned: number;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         NodeInputRequest: {
             name: string;
             /** @default rack-1 */
             rack?: string;
         };
         NodeLoan: {
-            /** @description The serving pool whose node it is. */
+            /** @description Serving pool that the node belongs to. */
             pool: string;
             /**
-             * @description `serving`: its pool has it; `lent`: jobs may use it; `returning`: nothing new starts.
+             * @description `serving`: its pool uses it; `lent`: jobs may use it; `returning`: no new job starts on it.
              *
              *     * `serving` - serving
              *     * `lent` - lent
              *     * `returning` - returning
              */
             state: components["schemas"]["NodeLoanStateEnum"];
-            /** @description Who lent it or asked it back last. */
+            /** @description Who last lent it or asked for it back. */
             by: string;
             why: string;
             /** Format: date-time */
             since: string | null;
             /**
              * Format: date-time
-             * @description While it is lent for a time: when its pool has it back.
+             * @description When its pool gets it back, if it is lent for a fixed time.
              */
             until: string | null;
             /**
              * Format: date-time
-             * @description While it is returning: when its pool has it back.
+             * @description When its pool gets it back, while it is returning.
              */
             return_by: string | null;
         };
@@ -6775,13 +6811,13 @@ export interface components {
          */
         NodeLoanStateEnum: "serving" | "lent" | "returning";
         NodeMaintenance: {
-            /** @description The maintenance window. */
+            /** @description Id of the maintenance window. */
             id: number;
             reason: string;
             state: components["schemas"]["WindowState"];
             /**
              * Format: date-time
-             * @description When the jobs that are left on its nodes are stopped.
+             * @description When the window starts and the jobs left on its nodes are stopped.
              */
             starts_at: string;
             /** Format: date-time */
@@ -6792,11 +6828,11 @@ export interface components {
             since: string;
             /** Format: date-time */
             until: string;
-            /** @description From one point to the next. */
+            /** @description Seconds from one point to the next. */
             resolution_seconds: number;
-            /** @description Figures of GPUs were made up, not measured. */
+            /** @description Whether the GPU figures are simulated, not measured. */
             simulated: boolean;
-            /** @description Groups of series that would be too many at once. */
+            /** @description Number of groups of series left out because there would be too many. */
             left_out: number;
             series: components["schemas"]["Series"][];
         };
@@ -6811,7 +6847,7 @@ export interface components {
             id: number;
             name: string;
             rack: string;
-            /** @description Null until its agent has reported. */
+            /** @description GPU model; null until its agent has reported. */
             gpu_model: string | null;
             address: string;
             state: components["schemas"]["NodeState"];
@@ -6820,22 +6856,22 @@ export interface components {
             drained: boolean;
             /**
              * Format: date-time
-             * @description When its jobs are moved away; until then it takes only what will have ended.
+             * @description When its jobs are moved away. Until then it accepts only jobs that will end before.
              */
             drain_deadline: string | null;
-            /** @description Null while it is neither cordoned nor draining. */
+            /** @description Why and by whom it is out of service; null if it is neither cordoned nor draining. */
             withdrawn: components["schemas"]["NodeWithdrawal"] | null;
-            /** @description Null: it is the cluster's own, of no serving pool. */
+            /** @description Its serving pool and loan; null: it belongs to no serving pool. */
             loan: components["schemas"]["NodeLoan"] | null;
-            /** @description The window that closes it, now or next; null: there is none. */
+            /** @description The maintenance window that closes it now or next; null: none. */
             maintenance: components["schemas"]["NodeMaintenance"] | null;
             health: components["schemas"]["NodeCheck"][];
-            /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
+            /** @description What is enforced on jobs there; `required`: no job starts without a sandbox or Landlock. */
             isolation: {
                 [key: string]: boolean;
             };
             /**
-             * @description What keeps its jobs from others' and the node; a job with an image has its container.
+             * @description What isolates its jobs from other jobs and from the node. A job with an image also has its container.
              *
              *     * `sandbox` - sandbox
              *     * `landlock` - landlock
@@ -6844,7 +6880,7 @@ export interface components {
              */
             isolation_level: components["schemas"]["IsolationLevelEnum"];
             /**
-             * @description How jobs are held to their parts of its GPUs; empty: the node has not said.
+             * @description How parts of its GPUs are enforced; empty: not reported.
              *
              *     * `` -
              *     * `enforced` - enforced
@@ -6856,39 +6892,39 @@ export interface components {
             cpus: number;
             /**
              * Format: double
-             * @description By the jobs there, as rounds count them.
+             * @description CPUs that its jobs hold.
              */
             cpus_held: number;
             memory_bytes: number;
-            /** @description By the jobs there, as rounds count it. */
+            /** @description Memory that its jobs hold. */
             memory_bytes_held: number;
             /**
              * Format: double
-             * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
+             * @description Read bandwidth of the storage that its jobs read from, in bytes per second; 0: not reported.
              */
             storage_bandwidth: number;
-            /** @description Bytes of what was read that stay in its cache. */
+            /** @description Size of its cache for data read from storage, in bytes. */
             cache_bytes: number;
             agent_version: string;
             /** Format: date-time */
             lease_expires_at: string | null;
             gpus: components["schemas"]["Gpu"][];
             version: number;
-            /** @description For the node's agent; shown only now. */
+            /** @description Token of the node's agent, in this answer only. */
             token: string;
-            /** @description How to start the node's agent; the files hold the token. null in a repeated answer. */
+            /** @description How to start the node's agent. The files contain the token. null in a repeated answer. */
             agent: components["schemas"]["AgentSetUp"] | null;
         };
         NodeWithdrawal: {
-            /** @description Who cordoned or drains it; `health` is the platform. */
+            /** @description Who cordoned or drained it; `health` means the platform's health checks. */
             by: string;
             why: string;
             /** Format: date-time */
             since: string | null;
-            /** @description The platform uncordons it when it is well again. */
+            /** @description Whether the platform returns it to service when its checks pass again. */
             returns_itself: boolean;
         };
-        /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
+        /** @description The only nodes, by name, on which a job may start (HiveD's suggested nodes). */
         Nodes: {
             /** @description It starts only on these nodes. Empty: on all nodes. */
             only?: string[];
@@ -6898,7 +6934,7 @@ export interface components {
         NodesAskedBack: {
             results: components["schemas"]["NodeAskedBack"][];
         };
-        /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
+        /** @description The only nodes, by name, on which a job may start (HiveD's suggested nodes). */
         NodesRequest: {
             /**
              * Only on nodes
@@ -6912,23 +6948,23 @@ export interface components {
             avoid?: string[] | null;
         };
         NotificationSettings: {
-            /** @description Where mail goes; empty: nowhere. */
+            /** @description E-mail address for mail; empty: no mail is sent. */
             address: string;
-            /** @description Whether this installation has a mail server. */
+            /** @description Whether the server can send mail. */
             can_send: boolean;
             /**
-             * @description One's own jobs, except where a job says it in `notify`.
+             * @description E-mail about your own jobs, unless a job sets `notify`.
              *
              *     * `all` - All: start, end, failure, preemption
              *     * `failures` - Failures, and jobs that seem stuck
              *     * `none` - None, except where a job asks for it
              */
             jobs: components["schemas"]["JobNotices"];
-            /** @description Budgets and webhooks of the tenants whose admin one is; for operators the cluster's. */
+            /** @description E-mail about budgets and webhooks of the tenants that you administer; for operators, of the cluster. */
             tenants: boolean;
-            /** @description Nodes that were lost or cordoned; for operators. */
+            /** @description E-mail about lost and cordoned nodes, for operators. */
             cluster: boolean;
-            /** @description Why the last mail could not be sent; it is tried again. */
+            /** @description Why the last mail could not be sent; sending is retried. */
             problem: string;
         };
         /** @description The events of the job that are sent to its owner. */
@@ -6954,12 +6990,12 @@ export interface components {
             version: number;
             lender: string;
             lot: components["schemas"]["Lot"];
-            /** @description All of the lot's. */
+            /** @description All GPUs of the offer, including those in its cells. */
             gpus: number;
             gpu_models: string[];
             /**
              * Format: date-time
-             * @description Null: from the moment it is taken.
+             * @description Start of the loan; null: when the offer is taken.
              */
             starts_at: string | null;
             /** Format: date-time */
@@ -6969,10 +7005,10 @@ export interface components {
              * @description Credits.
              */
             price_per_gpu_hour: number;
-            /** @description What the taker lends for the same time. */
+            /** @description What the borrower lends in return for the same time. */
             in_return: components["schemas"]["Lot"] | null;
             state: components["schemas"]["OfferState"];
-            /** @description The rule that made it. */
+            /** @description Id of the rule that made the offer. */
             rule: number | null;
             made_by: string;
             /** Format: date-time */
@@ -6980,30 +7016,30 @@ export interface components {
             loan: number | null;
             /**
              * Format: double
-             * @description Credits for the whole time if it is taken now.
+             * @description Credits for the whole time if you take it now.
              */
             cost_now: number;
-            /** @description Whether you may; not in the live stream. */
+            /** @description Whether you may do so. Not in the live stream. */
             may_withdraw: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         OfferInputRequest: {
             virtual_cluster: string;
             lot: components["schemas"]["LotInputRequest"];
             /**
              * Format: date-time
-             * @description Left out: from the moment it is taken.
+             * @description Start of the loan. Default: when the offer is taken.
              */
             starts_at?: string | null;
             /** Format: date-time */
             ends_at: string;
             /**
              * Format: double
-             * @description Credits for a GPU and an hour, up to three decimals.
+             * @description Credits for one GPU-hour, up to three decimals.
              * @default 0
              */
             price_per_gpu_hour?: number;
-            /** @description What the taker lends for that time; left out: nothing. */
+            /** @description What the borrower lends in return for that time. Default: nothing. */
             in_return?: components["schemas"]["LotInputRequest"] | null;
         };
         /**
@@ -7032,13 +7068,13 @@ export interface components {
          */
         OvercommitEnum: "never" | "predicted";
         OvercommitViolations: {
-            /** @description How often its guaranteed jobs were measured on a node that lends what they do not use. */
+            /** @description Number of times that its guaranteed jobs were measured on a node that lends what they do not use. */
             samples: number;
-            /** @description How often those of the node used more than was kept for them: their peak and the margin. */
+            /** @description Number of these times that they used more than was reserved for them: their predicted peak and the margin. */
             exceeded: number;
             /**
              * Format: double
-             * @description The second as a part of the first.
+             * @description `exceeded` divided by `samples`.
              */
             rate: number;
         };
@@ -7051,336 +7087,336 @@ export interface components {
             chain: string;
             type: string;
             level: number;
-            /** @description In one cell. */
+            /** @description Number of GPUs in one cell. */
             gpus: number;
             owned: number;
-            /** @description In use, so that they have a place. */
+            /** @description Cells that are in use and therefore bound to hardware. */
             bound: number;
             free: number;
-            /** @description Free ones that could only be had with broken hardware. */
+            /** @description Free cells that only broken hardware could provide. */
             doomed: number;
             pinned: boolean;
-            /** @description The name it is pinned under. */
+            /** @description Name under which it is pinned. */
             name: string;
             addresses: string[];
         };
         PageAddress: {
-            /** @description Good for one browser, within a minute. */
+            /** @description Link for one browser; it works once, within one minute. */
             url: string;
         };
         PaginatedAdviceList: {
             results: components["schemas"]["Advice"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedArtefactList: {
             results: components["schemas"]["Artefact"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedAttemptList: {
             results: components["schemas"]["Attempt"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedAuditEntryList: {
             results: components["schemas"]["AuditEntry"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedBudgetOfTenantList: {
             results: components["schemas"]["BudgetOfTenant"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedCellNodeList: {
             results: components["schemas"]["CellNode"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedCreditAccountList: {
             results: components["schemas"]["CreditAccount"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedCreditTransferList: {
             results: components["schemas"]["CreditTransfer"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedDeliveryList: {
             results: components["schemas"]["Delivery"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedElasticitySavingsList: {
             results: components["schemas"]["ElasticitySavings"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedEventList: {
             results: components["schemas"]["Event"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedFailureList: {
             results: components["schemas"]["Failure"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedFairnessMinuteList: {
             results: components["schemas"]["FairnessMinute"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedInvitationList: {
             results: components["schemas"]["Invitation"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedJobGroupList: {
             results: components["schemas"]["JobGroup"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedJobList: {
             results: components["schemas"]["Job"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedJobTargetsList: {
             results: components["schemas"]["JobTargets"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedJobTemplateRowList: {
             results: components["schemas"]["JobTemplateRow"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedJobUsageList: {
             results: components["schemas"]["JobUsage"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedLimitsOfUserList: {
             results: components["schemas"]["LimitsOfUser"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedLineList: {
             results: components["schemas"]["Line"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedLoanList: {
             results: components["schemas"]["Loan"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedMaintenanceWindowList: {
             results: components["schemas"]["MaintenanceWindow"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedMarketRuleList: {
             results: components["schemas"]["MarketRule"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedMemberList: {
             results: components["schemas"]["Member"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedNodeList: {
             results: components["schemas"]["Node"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedOfferList: {
             results: components["schemas"]["Offer"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedReservationList: {
             results: components["schemas"]["Reservation"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedRoundList: {
             results: components["schemas"]["Round"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedSavedSearchList: {
             results: components["schemas"]["SavedSearch"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedSecretList: {
             results: components["schemas"]["Secret"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedServingPoolList: {
             results: components["schemas"]["ServingPool"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedSessionList: {
             results: components["schemas"]["Session"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedSharedGpuList: {
             results: components["schemas"]["SharedGpu"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedTenantList: {
             results: components["schemas"]["Tenant"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedThroughputRowList: {
             results: components["schemas"]["ThroughputRow"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedTokenList: {
             results: components["schemas"]["Token"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedUsageSubscriptionList: {
             results: components["schemas"]["UsageSubscription"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedUserList: {
             results: components["schemas"]["User"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedViolationList: {
             results: components["schemas"]["Violation"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedVirtualClusterList: {
             results: components["schemas"]["VirtualCluster"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PaginatedWebhookList: {
             results: components["schemas"]["Webhook"][];
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             next: string | null;
-            /** @description Address of that page; null when none. */
+            /** @description Address of that page; null if there is none. */
             previous: string | null;
         };
         PartEnforcement: {
-            /** @description GPUs on nodes that hold jobs to their parts. */
+            /** @description Number of GPUs on nodes that enforce parts of GPUs. */
             enforced: number;
-            /** @description GPUs on nodes that hold jobs which ask for their time. */
+            /** @description Number of GPUs on nodes that enforce parts only for jobs which ask for their GPU time. */
             cooperative: number;
-            /** @description GPUs on nodes that hold no job to its part. */
+            /** @description Number of GPUs on nodes that do not enforce parts. */
             placement_only: number;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PasswordChangeRequest: {
             current: string;
             new: string;
             /**
-             * @description Whether one's API tokens end, too.
+             * @description Whether your API tokens are revoked too.
              * @default true
              */
             end_tokens?: boolean;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to an object. Fields that are left out stay as they are. */
         PatchedClusterSettingsChangeRequest: {
             /** @description Policy of opportunistic jobs. */
             spare_policy_plugin?: components["schemas"]["ChosenPluginRequest"];
@@ -7394,32 +7430,32 @@ export interface components {
              *     * `tune` - tune
              */
             auxiliary?: components["schemas"]["AuxiliaryEnum"];
-            /** @description In which prices and costs are, by its code of ISO 4217; empty: cost units without a name. No price is converted. */
+            /** @description Currency of prices and costs as an ISO 4217 code; empty: cost units without a currency. No price is converted. */
             currency?: string;
-            /** @description Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number. */
+            /** @description Maximum number of jobs that policies preempt in one scheduling round; null: unlimited. Preemptions for guarantees are not limited. */
             preemptions_per_round?: number | null;
             /**
              * Format: double
-             * @description How long a job may not borrow after it was preempted too early; twice as long each time.
+             * @description Seconds for which a job gets no spare GPUs after an early preemption; doubles each time.
              */
             backoff_seconds?: number;
             /**
              * Format: double
-             * @description But never longer than this.
+             * @description Maximum of this back-off, in seconds.
              */
             most_backoff_seconds?: number;
             /**
              * Format: double
-             * @description When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.
+             * @description Seconds of idle GPUs after which a job counts as stuck, unless its specification states otherwise; null: never.
              */
             idle_gpus_seconds?: number | null;
             /**
              * Format: double
-             * @description A GPU that is less busy does nothing.
+             * @description A GPU counts as idle below this utilisation, in percent.
              */
             idle_gpus_below_percent?: number;
             /**
-             * @description What is done then.
+             * @description What happens to the job then.
              *
              *     * `warn` - warn
              *     * `stop` - stop
@@ -7443,7 +7479,7 @@ export interface components {
             virtual_cluster?: string | null;
             /**
              * Priority
-             * @description Higher goes first.
+             * @description Jobs with a higher priority go first.
              * @default 0
              */
             priority?: number | null;
@@ -7478,61 +7514,61 @@ export interface components {
                 [key: string]: string;
             } | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedNodeChangeRequest: {
-            /** @description True: it accepts nothing new; false: it is back in service, and not drained. */
+            /** @description true: no new job starts there. false: it returns to service and is not drained. */
             cordoned?: boolean;
-            /** @description Why it is cordoned or resumed. */
+            /** @description Reason for cordoning it or returning it to service. */
             why?: string;
             rack?: string;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to an object. Fields that are left out stay as they are. */
         PatchedNotificationChangeRequest: {
             jobs?: components["schemas"]["JobNotices"];
             tenants?: boolean;
             cluster?: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedPoolFieldsRequest: {
             /**
              * Format: double
-             * @description How long a return takes at most.
+             * @description Maximum time for a return, in seconds.
              */
             return_seconds?: number;
-            /** @description Nodes that it needs itself by time of day in UTC, {"08:00": 6, "20:00": 2}; it lends the others. Null: nodes are lent and asked back by name. */
+            /** @description Number of nodes that the pool keeps, by time of day in UTC: {"08:00": 6, "20:00": 2}. It lends the others. null: nodes are lent and asked back by name. */
             nodes_needed?: {
                 [key: string]: number;
             } | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedPriceInputRequest: {
             /** Format: double */
             price_per_hour?: number;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedReservationChangeRequest: {
-            /** @description Whole nodes are reserved. */
+            /** @description Number of GPUs; whole nodes are reserved. */
             gpus?: number;
             /**
              * Format: date-time
-             * @description From then on only its jobs have its nodes.
+             * @description Start: from this time only its jobs run on its nodes.
              */
             starts_at?: string;
             /**
              * Format: date-time
-             * @description When its nodes are for everybody again.
+             * @description End: from this time its nodes are available to all again.
              */
             ends_at?: string;
-            /** @description What it is for. */
+            /** @description Purpose, in your own words. */
             note?: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedTenantChangeRequest: {
             title?: string;
-            /** @description Jobs that it may have queued or running; null: as many as the settings say. */
+            /** @description Maximum number of jobs that it has queued or running; null: the server's setting. */
             most_unfinished_jobs?: number | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedUserChangeRequest: {
             email?: string;
             /** @description true: reactivate it. POST /users/{username}/deactivate does the opposite. */
@@ -7540,37 +7576,37 @@ export interface components {
             is_operator?: boolean;
             password?: string;
             /**
-             * @description With a new password: whether the user's API tokens end, too.
+             * @description With a new password: whether the user's API tokens are revoked too.
              * @default true
              */
             end_tokens?: boolean;
-            /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
+            /** @description The caller's own password; required to make operators and reset passwords if you are signed in with a token. */
             your_password?: string;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to an object. Fields that are left out stay as they are. */
         PatchedWebhookChangeRequest: {
             url?: string;
             title?: string;
             topics?: components["schemas"]["TopicsEnum"][];
             active?: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PatchedWindowInputRequest: {
-            /** @description What is done, which everybody can read. */
+            /** @description What is done; all users can read it. */
             reason?: string;
             /**
              * Format: date-time
-             * @description When the jobs that are left on its nodes are stopped.
+             * @description When the window starts and the jobs left on its nodes are stopped.
              */
             starts_at?: string;
             /**
              * Format: date-time
-             * @description When its nodes take jobs again.
+             * @description End: from this time its nodes accept jobs again.
              */
             ends_at?: string;
             /** @description Names of nodes. */
             nodes?: string[];
-            /** @description Racks: all nodes that stand in them now. */
+            /** @description Racks; all nodes that are in them now belong to the window. */
             racks?: string[];
         };
         /**
@@ -7593,20 +7629,20 @@ export interface components {
         PhaseEnum: "waiting" | "held" | "planned" | "starting" | "running" | "stopping" | "ended";
         PhysicalCell: {
             type: string;
-            /** @description Left out: the name of its only node. */
+            /** @description Name of the cell. Default: the name of its only node. */
             name?: string;
             nodes: string[];
-            /** @description By node: the indices of its GPUs in the order of the cells; left out: 0, 1, 2, ... */
+            /** @description Indices of its GPUs by node, in the order of the cells. Default: 0, 1, 2, ... */
             gpus?: {
                 [key: string]: number[];
             };
         };
         PhysicalCellRequest: {
             type: string;
-            /** @description Left out: the name of its only node. */
+            /** @description Name of the cell. Default: the name of its only node. */
             name?: string;
             nodes: string[];
-            /** @description By node: the indices of its GPUs in the order of the cells; left out: 0, 1, 2, ... */
+            /** @description Indices of its GPUs by node, in the order of the cells. Default: 0, 1, 2, ... */
             gpus?: {
                 [key: string]: number[];
             };
@@ -7616,7 +7652,7 @@ export interface components {
             index: number;
             /**
              * Format: double
-             * @description The part of it, below 1; left out: all of it.
+             * @description Part of the GPU, below 1. Default: the whole GPU.
              */
             part?: number;
         };
@@ -7627,7 +7663,7 @@ export interface components {
             ranks: number[];
             state: string;
             /**
-             * @description How the node holds these ranks to their parts of GPUs.
+             * @description How the node enforces these ranks' parts of GPUs.
              *
              *     * `` -
              *     * `enforced` - enforced
@@ -7651,70 +7687,70 @@ export interface components {
             policies: components["schemas"]["Plugin"][];
             placers: components["schemas"]["Plugin"][];
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PoolInputRequest: {
             /**
              * Format: double
-             * @description How long a return takes at most.
+             * @description Maximum time for a return, in seconds.
              */
             return_seconds?: number;
-            /** @description Nodes that it needs itself by time of day in UTC, {"08:00": 6, "20:00": 2}; it lends the others. Null: nodes are lent and asked back by name. */
+            /** @description Number of nodes that the pool keeps, by time of day in UTC: {"08:00": 6, "20:00": 2}. It lends the others. null: nodes are lent and asked back by name. */
             nodes_needed?: {
                 [key: string]: number;
             } | null;
             name: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PoolMembershipInputRequest: {
-            /** @description Null: it is the cluster's own again. */
+            /** @description Name of the serving pool; null: none, the node returns to the cluster. */
             pool: string | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         PoolReturnInputRequest: {
             /**
              * Format: double
-             * @description From now until its pool has it back; left out: what the pool says of its returns.
+             * @description Seconds from now until its pool gets it back. Default: the pool's return_seconds.
              */
             deadline_seconds?: number;
             /**
-             * @description The reason, which everybody can read.
+             * @description Reason; all users can read it.
              * @default
              */
             why?: string;
-            /** @description How many are asked back. */
+            /** @description Number of nodes to ask back. */
             nodes: number;
         };
-        /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
+        /** @description Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>. */
         Port: {
             name: string;
-            /** @description The number, for a program that cannot choose one at run time; no other job on its node may have the same. null: the node chooses. */
+            /** @description A fixed number, for a program that cannot choose one at run time. No other job on its node may have the same. null: the node chooses one. */
             port?: number | null;
         };
-        /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
+        /** @description Port of a web page of the job, which reads the number in $ALLOT_PORT_<NAME>. */
         PortRequest: {
             name: string;
-            /** @description The number, for a program that cannot choose one at run time; no other job on its node may have the same. null: the node chooses. */
+            /** @description A fixed number, for a program that cannot choose one at run time. No other job on its node may have the same. null: the node chooses one. */
             port?: number | null;
         };
         Prediction: {
             /**
              * Format: date-time
-             * @description Expected start.
+             * @description Predicted start.
              */
             starts_at: string;
             /**
              * Format: date-time
-             * @description If jobs run as short as is likely.
+             * @description Predicted start if jobs run as short as is likely.
              */
             earliest: string;
             /**
              * Format: date-time
-             * @description If every job uses its whole time limit; null: more than 30 days ahead.
+             * @description Predicted start if every job uses its whole time limit; null: more than 30 days ahead.
              */
             latest: string | null;
-            /** @description "if jobs run as long as ...". */
+            /** @description Assumption of the prediction: "if jobs run as long as ...". */
             assumption: string;
-            /** @description In its queue; null: it starts at once. */
+            /** @description Place in its queue; null: it starts at once. */
             position: number | null;
             /** Format: date-time */
             made_at: string;
@@ -7734,37 +7770,37 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         Quota: {
-            /** @description GPUs held at once, by GPU model; "*" caps all models together. */
+            /** @description Maximum number of GPUs held at once, by model; "*" caps all models together. */
             limits: {
                 [key: string]: number;
             };
             /**
              * Format: double
-             * @description CPUs held at once, as jobs state them; null: no limit.
+             * @description Maximum number of CPUs held at once, as jobs state them; null: no limit.
              */
             cpus?: number | null;
             /**
              * Format: int64
-             * @description The same of memory.
+             * @description Maximum memory held at once, in bytes; null: no limit.
              */
             memory_bytes?: number | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         QuotaRequest: {
-            /** @description GPUs held at once, by GPU model; "*" caps all models together. */
+            /** @description Maximum number of GPUs held at once, by model; "*" caps all models together. */
             limits: {
                 [key: string]: number;
             };
             /**
              * Format: double
-             * @description CPUs held at once, as jobs state them; null: no limit.
+             * @description Maximum number of CPUs held at once, as jobs state them; null: no limit.
              */
             cpus?: number | null;
             /**
              * Format: int64
-             * @description The same of memory.
+             * @description Maximum memory held at once, in bytes; null: no limit.
              */
             memory_bytes?: number | null;
         };
@@ -7788,15 +7824,15 @@ export interface components {
             hint: string;
         };
         Receiver: {
-            /** @description Without a path, which may hold a password. */
+            /** @description Address of the receiver, without its path, which may contain a password. */
             address: string;
-            /** @description The last entry that it has taken. */
+            /** @description Id of the last entry that it accepted. */
             sent_id: number;
             /** Format: date-time */
             sent_at: string | null;
-            /** @description Entries that it has not got yet; 100,000 may be more. */
+            /** @description Number of entries that it has not received yet; 100,000 may mean more. */
             behind: number;
-            /** @description Tries in a row that failed. */
+            /** @description Number of consecutive failed attempts. */
             failures: number;
             /** Format: date-time */
             failing_since: string | null;
@@ -7804,12 +7840,12 @@ export interface components {
         };
         Replay: {
             same: boolean;
-            /** @description As decided again; null: nothing is, at its place. */
+            /** @description The line as recomputed; null: the recomputed round has no line at its position. */
             line: components["schemas"]["Line"] | null;
             round_number: number;
             /**
              * Format: double
-             * @description How long it took to decide the round.
+             * @description Seconds that the recomputation took.
              */
             seconds: number;
         };
@@ -7817,14 +7853,14 @@ export interface components {
             rank: number;
             /**
              * Format: double
-             * @description That it has now; 0: no limit, or the job states it.
+             * @description CPUs that it has now; 0: no limit, or the job states them.
              */
             cpus: number;
             /** @description Likewise. */
             memory_bytes: number;
             /**
              * Format: double
-             * @description The part of its node that its GPUs are.
+             * @description Its proportional share: the same fraction of the node's CPUs as its GPUs are of the node's GPUs.
              */
             proportional_cpus: number;
             /** @description Likewise. */
@@ -7838,18 +7874,18 @@ export interface components {
         ReportPeriod: "week" | "month";
         Reservation: {
             id: number;
-            /** @description What jobs write into `reservation` of their specification. */
+            /** @description Name that jobs give as `reservation` in their specification. */
             name: string;
             state: components["schemas"]["ReservationStateEnum"];
             tenant: string;
-            /** @description null: all users of the tenant. */
+            /** @description User whose jobs may use it; null: all users of the tenant. */
             user: string | null;
-            /** @description null: all virtual clusters of the tenant. */
+            /** @description Virtual cluster whose jobs may use it; null: all virtual clusters of the tenant. */
             virtual_cluster: string | null;
             gpu_model: string;
-            /** @description How many were asked for; its nodes may have more. */
+            /** @description Number of GPUs asked for; its nodes may have more. */
             gpus: number;
-            /** @description Names. */
+            /** @description Names of its nodes. */
             nodes: string[];
             /** Format: date-time */
             starts_at: string;
@@ -7860,29 +7896,29 @@ export interface components {
             /** Format: date-time */
             made_at: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         ReservationInputRequest: {
-            /** @description Whole nodes are reserved. */
+            /** @description Number of GPUs; whole nodes are reserved. */
             gpus: number;
             /**
              * Format: date-time
-             * @description From then on only its jobs have its nodes.
+             * @description Start: from this time only its jobs run on its nodes.
              */
             starts_at: string;
             /**
              * Format: date-time
-             * @description When its nodes are for everybody again.
+             * @description End: from this time its nodes are available to all again.
              */
             ends_at: string;
-            /** @description What it is for. */
+            /** @description Purpose, in your own words. */
             note?: string;
-            /** @description What jobs write into `reservation`. */
+            /** @description Name that jobs give as `reservation`. */
             name: string;
-            /** @description Whose jobs have its nodes. */
+            /** @description Tenant whose jobs get the nodes. */
             tenant: string;
-            /** @description null: all users of the tenant. */
+            /** @description User whose jobs may use it; null: all users of the tenant. */
             user?: string | null;
-            /** @description null: all of the tenant's. */
+            /** @description Virtual cluster whose jobs may use it; null: all virtual clusters of the tenant. */
             virtual_cluster?: string | null;
             gpu_model: string;
         };
@@ -7913,11 +7949,11 @@ export interface components {
              */
             cpu?: "auto" | number;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.
              * @default 0
              */
             memory?: "auto" | number;
-            /** @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds. */
+            /** @description With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about eight amounts, each for some seconds. */
             measure_cpu?: boolean;
         };
         /** @description What each replica gets, all of it on one node. */
@@ -7950,18 +7986,18 @@ export interface components {
              */
             cpu?: ("auto" | number) | null;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.
              * @default 0
              * @example 4GiB
              */
             memory?: ("auto" | string | number) | null;
             /**
-             * @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds.
+             * @description With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about eight amounts, each for some seconds.
              * @default false
              */
             measure_cpu?: boolean | null;
         };
-        /** @description What a job's owner wants. Attempts count the first one. */
+        /** @description How often a job is tried again after failures. The first attempt counts as one. */
         Retry: {
             /**
              * @description Maximum number of attempts when hardware fails.
@@ -7972,7 +8008,7 @@ export interface components {
             attempts?: {
                 [key: string]: number;
             };
-            /** @description The same by a text in the message of the failure. */
+            /** @description Maximum number of attempts by a text in the message of the failure. */
             matching?: {
                 [key: string]: number;
             };
@@ -7984,7 +8020,7 @@ export interface components {
          * @enum {string}
          */
         RetryEnum: "never" | "again" | "elsewhere";
-        /** @description What a job's owner wants. Attempts count the first one. */
+        /** @description How often a job is tried again after failures. The first attempt counts as one. */
         RetryRequest: {
             /**
              * @description Maximum number of attempts when hardware fails.
@@ -8001,7 +8037,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description The same by a text in the message of the failure.
+             * @description Maximum number of attempts by a text in the message of the failure.
              * @example {
              *       "worker died": 2
              *     }
@@ -8010,15 +8046,15 @@ export interface components {
                 [key: string]: number;
             } | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         ReturnInputRequest: {
             /**
              * Format: double
-             * @description From now until its pool has it back; left out: what the pool says of its returns.
+             * @description Seconds from now until its pool gets it back. Default: the pool's return_seconds.
              */
             deadline_seconds?: number;
             /**
-             * @description The reason, which everybody can read.
+             * @description Reason; all users can read it.
              * @default
              */
             why?: string;
@@ -8030,14 +8066,14 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "member" | "admin";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         RotationRequest: {
             /**
-             * @description How long the old one works beside the new one.
+             * @description Seconds for which the old token still works.
              * @default 86400
              */
             overlap_seconds?: number;
-            /** @description Lets a token get one that outlives it. */
+            /** @description The caller's own password; required for a new token that outlives the token in use. */
             your_password?: string;
         };
         Round: {
@@ -8052,7 +8088,7 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
-            /** @description How many of those stopped go on elsewhere, at the cost of a stop. */
+            /** @description Number of stopped jobs that go on elsewhere (migrations). */
             moved: number;
             dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
@@ -8081,13 +8117,13 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
-            /** @description How many of those stopped go on elsewhere, at the cost of a stop. */
+            /** @description Number of stopped jobs that go on elsewhere (migrations). */
             moved: number;
             dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
             error: string;
             actions: components["schemas"]["RoundAction"][];
-            /** @description Views that a cheap policy served: theirs took too long. */
+            /** @description Views for which a cheap fallback policy decided because their own took too long. */
             overran: string[];
         };
         /**
@@ -8105,25 +8141,28 @@ export interface components {
             /** Format: double */
             apply: number;
         };
-        /** @description To lend: lot, idle_seconds and lend_seconds. To borrow: most_gpus, waiting_seconds, gpu_models. */
+        /**
+         * @description A market rule. To lend, give lot, idle_seconds and lend_seconds. To borrow, give most_gpus,
+         *     waiting_seconds and gpu_models.
+         */
         RuleInputRequest: {
             virtual_cluster: string;
             kind: components["schemas"]["RuleKind"];
-            /** @description What is lent at most. */
+            /** @description Maximum that is lent. */
             lot?: components["schemas"]["LotInputRequest"] | null;
             /** Format: double */
             idle_seconds?: number | null;
             /** Format: double */
             lend_seconds?: number | null;
-            /** @description Empty: those that the waiting jobs accept. */
+            /** @description GPU models to borrow; empty: those that the waiting jobs accept. */
             gpu_models?: string[] | null;
-            /** @description Borrowed at once. */
+            /** @description Maximum number of GPUs borrowed at once. */
             most_gpus?: number | null;
             /** Format: double */
             waiting_seconds?: number | null;
             /**
              * Format: double
-             * @description Credits for a GPU and an hour, up to three decimals.
+             * @description Credits for one GPU-hour, up to three decimals.
              * @default 0
              */
             price_per_gpu_hour?: number;
@@ -8142,16 +8181,16 @@ export interface components {
             owner: string;
             readonly may_delete: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         SavedSearchInputRequest: {
             name: string;
-            /** @description What stands in the page's address: "state=running&by=vera". */
+            /** @description The search as it is in the page's address: "state=running&by=vera". */
             search: string;
-            /** @description Share it with the members of this tenant. */
+            /** @description Share the search with the members of this tenant. */
             tenant?: string | null;
         };
         ScalingAllocation: {
-            /** @description Its number. */
+            /** @description Number of the attempt. */
             attempt: number;
             gpus: number;
             gpu_model: string;
@@ -8160,54 +8199,54 @@ export interface components {
             since: string;
             /**
              * Format: date-time
-             * @description null: it has them still.
+             * @description End of the allocation; null: it still has it.
              */
             until: string | null;
-            /** @description Why it was resized to this; empty: it was not. */
+            /** @description Why it was resized to this; empty if it was not resized. */
             why: string;
         };
         ScalingEvidence: {
             ways: number;
             /**
              * Format: double
-             * @description Iterations that were timed.
+             * @description Number of timed iterations.
              */
             iterations: number;
-            /** @description It is given at most twice as many, so far. */
+            /** @description Largest number of replicas it ran with; so far it gets at most twice as many. */
             most_replicas: number;
             /** Format: date-time */
             fitted_at: string | null;
             gpu_models: components["schemas"]["ScalingOnModel"][];
         };
         ScalingNow: {
-            /** @description Its number. */
+            /** @description Number of the attempt. */
             attempt: number;
             gpus: number;
             nodes: number;
-            /** @description Samples of a whole iteration. */
+            /** @description Samples in one iteration of all replicas. */
             batch_size: number;
-            /** @description Samples of one gradient of one replica. */
+            /** @description Samples in one gradient of one replica. */
             local_batch: number;
-            /** @description Gradients added up before the one that synchronises. */
+            /** @description Number of gradients accumulated before the one that synchronises. */
             accumulation: number;
             /**
              * Format: double
-             * @description By how much its learning rate is scaled.
+             * @description Factor by which its learning rate is scaled.
              */
             lr_factor: number;
             /**
              * Format: double
-             * @description What part of an iteration measuring and adapting take, as the job says.
+             * @description Fraction of an iteration spent on measuring and adapting, as the job reports.
              */
             overhead: number | null;
             /**
              * Format: double
-             * @description Gradient noise scale, in samples: far larger batches waste samples.
+             * @description Gradient noise scale, in samples; much larger batches waste samples.
              */
             noise_scale: number | null;
             /**
              * Format: double
-             * @description What a sample is worth, in samples at the initial batch: at most 1.
+             * @description Statistical efficiency: the worth of a sample relative to one at the initial batch size, at most 1.
              */
             efficiency: number | null;
             /**
@@ -8215,7 +8254,7 @@ export interface components {
              * @description Samples per second.
              */
             throughput: number | null;
-            /** @description The throughput was measured so; otherwise predicted. */
+            /** @description Whether the throughput was measured; otherwise it is predicted. */
             is_measured: boolean;
             /**
              * Format: double
@@ -8224,20 +8263,20 @@ export interface components {
             goodput: number | null;
             /**
              * Format: double
-             * @description Predicted for these GPUs and the best batch, relative to one replica.
+             * @description Predicted speedup on these GPUs with the best batch size, relative to one replica.
              */
             speedup: number | null;
         };
         ScalingOnModel: {
             gpu_model: string;
-            /** @description Ways of running (nodes, replicas, batch) that were timed. */
+            /** @description Number of timed configurations (nodes, replicas, batch size). */
             ways: number;
             most_replicas: number;
-            /** @description The model from which its synchronisation is estimated; empty: its own. */
+            /** @description GPU model from which its synchronisation time is estimated; empty: this model. */
             projected_from: string;
             /**
              * Format: double
-             * @description The error of the fit: 0.1 is typically a tenth more or less.
+             * @description Error of the fit; 0.1 means that predictions are typically off by a tenth.
              */
             error: number | null;
         };
@@ -8248,7 +8287,7 @@ export interface components {
             goodput: number;
             /**
              * Format: double
-             * @description Goodput relative to one replica.
+             * @description Predicted goodput relative to one replica.
              */
             speedup: number;
             /** Format: double */
@@ -8268,7 +8307,7 @@ export interface components {
         Secret: {
             name: string;
             /**
-             * @description user: the caller's own; tenant: for all members' jobs.
+             * @description user: a secret of the caller; tenant: a secret for all members' jobs.
              *
              *     * `user` - user
              *     * `tenant` - tenant
@@ -8282,9 +8321,9 @@ export interface components {
             /** Format: date-time */
             last_used_at: string | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         SecretInputRequest: {
-            /** @description At most 32 KiB. It is never shown again. */
+            /** @description Value of the secret, at most 32 KiB. It is never shown again. */
             value: string;
         };
         /**
@@ -8293,65 +8332,65 @@ export interface components {
          * @enum {string}
          */
         SecretScope: "user" | "tenant";
-        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
+        /** @description A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN. */
         SecretUse: {
             /** @description The name of the secret, as `allot secret list` shows it. */
             name: string;
-            /** @description The variable in which it comes; or file. */
+            /** @description Variable that holds it. State either this or file. */
             env?: string | null;
-            /** @description The file in $ALLOT_SECRETS_DIR; or env. */
+            /** @description File in $ALLOT_SECRETS_DIR that holds it; or state env. */
             file?: string | null;
-            /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
+            /** @description Owner of the secret; null: the submitter's own secret of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
-        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
+        /** @description A stored secret that all processes of the job get. A name alone puts it into the variable of that name: hf-token comes in HF_TOKEN. */
         SecretUseRequest: {
             /** @description The name of the secret, as `allot secret list` shows it. */
             name: string;
-            /** @description The variable in which it comes; or file. */
+            /** @description Variable that holds it. State either this or file. */
             env?: string | null;
-            /** @description The file in $ALLOT_SECRETS_DIR; or env. */
+            /** @description File in $ALLOT_SECRETS_DIR that holds it; or state env. */
             file?: string | null;
-            /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
+            /** @description Owner of the secret; null: the submitter's own secret of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
-        /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
+        /** @description Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending. */
         Sensitivity: {
-            /** @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last. */
+            /** @description Relative speed of a replica by its number of CPUs, ascending. It is interpolated between two points and stays the same beyond the last. */
             cpu?: {
                 [key: string]: number;
             };
-            /** @description The same by its memory. The slower of the two decides. */
+            /** @description Relative speed of a replica by its memory. The lower of the two speeds counts. */
             memory?: {
                 [key: string]: number;
             };
         };
         SensitivityMeasured: {
-            /** @description Where; empty: it has not run. */
+            /** @description GPU model on which it was measured; empty: it has not run. */
             gpu_model: string;
-            /** @description Amounts of CPUs that were tried. */
+            /** @description Numbers of CPUs that were tried. */
             trials: number;
-            /** @description Whether enough is known, so that nothing is tried. */
+            /** @description Whether the measurement is complete. */
             is_over: boolean;
         };
         SensitivityPoint: {
             /**
              * Format: double
-             * @description CPUs, or bytes of memory.
+             * @description Number of CPUs, or bytes of memory.
              */
             amount: number;
             /**
              * Format: double
-             * @description Relative to the others of the task, as its job states them.
+             * @description Speed relative to the other points of the task, as its job states it.
              */
             speed: number;
-            /** @description now: the slowest replica has so much; proportional: the part of its node that its GPUs are; best: the least with which it is as fast as it can be. */
+            /** @description now: what the slowest replica has. proportional: the same fraction as its GPUs are of the node's GPUs. best: the smallest amount at full speed. */
             marks: components["schemas"]["MarksEnum"][];
         };
-        /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
+        /** @description Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending. */
         SensitivityRequest: {
             /**
-             * @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last.
+             * @description Relative speed of a replica by its number of CPUs, ascending. It is interpolated between two points and stays the same beyond the last.
              * @example {
              *       "3": 1,
              *       "9": 2.5
@@ -8361,7 +8400,7 @@ export interface components {
                 [key: string]: number;
             } | null;
             /**
-             * @description The same by its memory. The slower of the two decides.
+             * @description Relative speed of a replica by its memory. The lower of the two speeds counts.
              * @example {
              *       "60GiB": 1,
              *       "120GiB": 2.5
@@ -8372,18 +8411,18 @@ export interface components {
             } | null;
         };
         SensitivityShare: {
-            /** @description The slowest replica of the task: the gang is as fast as that. */
+            /** @description Rank of the task's slowest replica, which determines the speed of the gang. */
             rank: number;
             /**
              * Format: double
-             * @description 0: no limit, or the job states it.
+             * @description CPUs; 0: no limit, or the job states them.
              */
             cpus: number;
             /** @description Likewise. */
             memory_bytes: number;
             /**
              * Format: double
-             * @description With both of these: the slower of the two curves decides.
+             * @description Relative speed with these CPUs and memory; the slower of the two curves decides.
              */
             speed: number;
         };
@@ -8391,12 +8430,12 @@ export interface components {
             kind: components["schemas"]["SeriesKindEnum"];
             attempt: number | null;
             node: string | null;
-            /** @description Its index on the node; null: all of them. */
+            /** @description Index of the GPU on the node; null: all GPUs. */
             gpu: number | null;
             rank: number | null;
-            /** @description With its unit. */
+            /** @description Name of the measure, with its unit. */
             measure: string;
-            /** @description [Unix seconds, mean, lowest, highest, readings]; no point where there was no reading. */
+            /** @description [Unix seconds, mean, minimum, maximum, number of readings]; there is no point if there was no reading. */
             points: number[][];
         };
         /**
@@ -8410,19 +8449,19 @@ export interface components {
             name: string;
             /**
              * Format: double
-             * @description How long a return takes at most.
+             * @description Maximum time for a return, in seconds.
              */
             return_seconds: number;
-            /** @description Nodes that it needs itself by time of day in UTC; null: nodes are lent by name. */
+            /** @description Number of nodes that the pool keeps, by time of day in UTC; null: nodes are lent by name. */
             nodes_needed: {
                 [key: string]: number;
             } | null;
             needed_now: number | null;
-            /** @description Nodes that it has. */
+            /** @description Number of nodes that it uses itself. */
             serving: number;
-            /** @description Nodes that jobs may use. */
+            /** @description Number of nodes lent to jobs. */
             lent: number;
-            /** @description Nodes that were asked back and that jobs still use. */
+            /** @description Number of nodes asked back that jobs still use. */
             returning: number;
         };
         Session: {
@@ -8434,7 +8473,7 @@ export interface components {
             node: string;
             /** @description Name or number of the port; empty: a command. */
             port: string;
-            /** @description Empty: a shell. */
+            /** @description Command that runs; empty: a shell. */
             command: string;
             /** Format: date-time */
             opened_at: string;
@@ -8457,18 +8496,18 @@ export interface components {
             memory_bytes: number;
             /**
              * Format: double
-             * @description The sum of what its jobs request, 0 to 1.
+             * @description Sum of its jobs' requests, 0 to 1.
              */
             in_use: number;
             jobs: components["schemas"]["GpuSharer"][];
         };
-        /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
+        /** @description Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any. */
         Sharing: {
-            /** @description It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own. */
+            /** @description It shares GPUs only with jobs of the same affinity. The first one gets a GPU of its own. */
             affinity?: string | null;
             /** @description It shares no GPU with a job of the same anti-affinity. */
             anti_affinity?: string | null;
-            /** @description The jobs on its GPU all have the same exclusion; those without one share among themselves. */
+            /** @description All jobs on a GPU have the same exclusion. Jobs without one share among themselves. */
             exclusion?: string | null;
         };
         /**
@@ -8478,11 +8517,11 @@ export interface components {
          * @enum {string}
          */
         SharingEnum: "never" | "measured" | "free";
-        /** @description Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it states nothing. */
+        /** @description Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any. */
         SharingRequest: {
             /**
              * Share a GPU only with
-             * @description It shares GPUs with jobs of the same affinity. The first such job gets a GPU of its own.
+             * @description It shares GPUs only with jobs of the same affinity. The first one gets a GPU of its own.
              */
             affinity?: string | null;
             /**
@@ -8492,7 +8531,7 @@ export interface components {
             anti_affinity?: string | null;
             /**
              * Share a GPU within
-             * @description The jobs on its GPU all have the same exclusion; those without one share among themselves.
+             * @description All jobs on a GPU have the same exclusion. Jobs without one share among themselves.
              */
             exclusion?: string | null;
         };
@@ -8533,18 +8572,18 @@ export interface components {
              */
             cpu?: ("auto" | number) | null;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": as for cpu.
              * @default 0
              * @example 4GiB
              */
             memory?: ("auto" | string | number) | null;
             /**
-             * @description With cpu: auto, for a job with one replica: the platform measures its speed by CPUs. It tries about eight amounts, each for some seconds.
+             * @description With cpu: auto and one replica: the platform measures the job's speed by CPUs. It tries about eight amounts, each for some seconds.
              * @default false
              */
             measure_cpu?: boolean | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         SignInRequest: {
             username: string;
             password: string;
@@ -8589,21 +8628,21 @@ export interface components {
          * @enum {string}
          */
         StopCauseEnum: "preempted" | "migrated" | "resized" | "drained" | "cancelled" | "time_limit" | "part_failed" | "node_lost" | "gang_timeout" | "stuck" | "idle_gpus" | "trial_over";
-        /** @description A working folder that was uploaded. */
+        /** @description An uploaded working folder. */
         StoredArchive: {
-            /** @description What a job's code.archive says. */
+            /** @description Digest for a job's code.archive. */
             archive: string;
             bytes: number;
-            /** @description Files and links that it holds. */
+            /** @description Number of files and links in it. */
             files: number;
             unpacked_bytes: number;
             uploaded_by: string;
             /** Format: date-time */
             uploaded_at: string;
         };
-        /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
+        /** @description Each replica of the job has `min` to `max` others with a tag on its node, in its rack or anywhere. */
         TagConstraint: {
-            /** @description The tag of the others. */
+            /** @description Tag of the other jobs. */
             with: string;
             /**
              * @description Others on its node, in its rack, or anywhere count.
@@ -8620,10 +8659,10 @@ export interface components {
             /** @description Weight of a preference. Default: a requirement, for which the job waits. */
             weight?: number | null;
         };
-        /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
+        /** @description Each replica of the job has `min` to `max` others with a tag on its node, in its rack or anywhere. */
         TagConstraintRequest: {
             /**
-             * @description The tag of the others.
+             * @description Tag of the other jobs.
              * @example cache
              */
             with: string;
@@ -8644,16 +8683,16 @@ export interface components {
         };
         /** @enum {string} */
         TagConstraintScopeEnum: "node" | "rack" | "cluster";
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         TakeInputRequest: {
             virtual_cluster: string;
         };
         Targets: {
-            /** @description What the shares are the optimum of. */
+            /** @description Objective that the shares optimise. */
             objective: string | null;
             /**
              * Format: date-time
-             * @description When shares were computed last.
+             * @description When shares were last computed.
              */
             decided_at: string | null;
             tenants: components["schemas"]["TenantTargets"][];
@@ -8673,7 +8712,7 @@ export interface components {
             sensitivity?: components["schemas"]["Sensitivity"] | null;
             /** @description A list of words, or one line for the shell. */
             command: string[];
-            /** @description Environment variables of each replica. For passwords and keys there is secrets. */
+            /** @description Environment variables of each replica. Use secrets for passwords and keys. */
             env?: {
                 [key: string]: string;
             };
@@ -8700,7 +8739,7 @@ export interface components {
              */
             command: string | string[];
             /**
-             * @description Environment variables of each replica. For passwords and keys there is secrets.
+             * @description Environment variables of each replica. Use secrets for passwords and keys.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -8711,26 +8750,26 @@ export interface components {
         };
         TaskSensitivity: {
             task: string;
-            /** @description On the line between two, no faster beyond the last; empty: it does not depend on it. */
+            /** @description Points of the curve: linear between two, constant beyond the last. Empty: the speed does not depend on it. */
             by_cpus: components["schemas"]["SensitivityPoint"][];
             /** @description Likewise. */
             by_memory: components["schemas"]["SensitivityPoint"][];
-            /** @description What it has now or had last; null: it has not run. */
+            /** @description Its share now, or last; null: it has not run. */
             now: components["schemas"]["SensitivityShare"] | null;
-            /** @description The part of its node that its GPUs are; null: it has not run. */
+            /** @description Its proportional share: the same fraction of the node as its GPUs are of the node's GPUs; null: it has not run. */
             proportional: components["schemas"]["SensitivityShare"] | null;
-            /** @description How the platform found the speeds by CPUs; null: the job states them. */
+            /** @description How the platform measured the speeds by CPUs; null: the job states them. */
             measured: components["schemas"]["SensitivityMeasured"] | null;
         };
         Tenant: {
             name: string;
             title: string;
-            /** @description The viewer's own; an operator counts as admin. */
+            /** @description The viewer's role; an operator counts as admin. */
             readonly role: components["schemas"]["Role"];
-            /** @description How many users are members. */
+            /** @description Number of members. */
             members: number;
             most_unfinished_jobs: number | null;
-            /** @description GPUs that it may hold at once, by GPU model; "*" caps all models together. */
+            /** @description Maximum number of GPUs held at once, by model; "*" caps all models together. */
             readonly quota: {
                 [key: string]: number;
             };
@@ -8744,7 +8783,7 @@ export interface components {
             version: number;
         };
         TenantFairness: {
-            /** @description "others": all tenants together that are not the reader's. */
+            /** @description Name, or "others": all tenants together that are not the reader's. */
             tenant: string;
             /** Format: double */
             weight: number;
@@ -8752,24 +8791,24 @@ export interface components {
             jobs_waiting: number;
             /**
              * Format: double
-             * @description That its guaranteed jobs could use at once.
+             * @description Number of GPUs that its guaranteed jobs could use at once.
              */
             demand_gpus: number;
-            /** @description Its weight's part of what the virtual cluster is guaranteed itself. */
+            /** @description Its part, by weight, of the virtual cluster's own guarantee, in GPUs. */
             own_part: {
                 [key: string]: number;
             };
-            /** @description Its part as far as it can use it, and what others leave. */
+            /** @description GPUs that it is entitled to: its own part as far as it can use it, and a share of what others leave. */
             entitled: {
                 [key: string]: number;
             };
-            /** @description GPUs that its guaranteed jobs hold now. */
+            /** @description Number of GPUs that its guaranteed jobs hold now. */
             received: {
                 [key: string]: number;
             };
             /**
              * Format: double
-             * @description GPUs, on average over the window.
+             * @description Mean number of GPUs that they held over the window.
              */
             received_mean: number;
             /** Format: double */
@@ -8780,7 +8819,7 @@ export interface components {
             rho_mean: number | null;
             /**
              * Format: double
-             * @description 0: none; 0.25: its GPUs are worth a quarter less to it.
+             * @description 0: no envy. 0.25: its own GPUs are worth a quarter less to it than another tenant's.
              */
             envy: number;
             envies: string | null;
@@ -8801,44 +8840,44 @@ export interface components {
             paid: number;
             /**
              * Format: double
-             * @description In GPUs of each job's best model.
+             * @description Speed of its jobs now, in GPUs of each job's best model.
              */
             speed_here: number;
             /**
              * Format: double
-             * @description Likewise, on its own part alone.
+             * @description Speed that its jobs would have on its own part alone, in the same unit.
              */
             speed_alone: number;
             /**
              * Format: double
-             * @description Here by alone, over the window.
+             * @description speed_here divided by speed_alone, over the window.
              */
             gain: number | null;
             better_off_alone: boolean;
-            /** @description "premium", "standard" or "basic", under a policy that has tiers. An operator says who is in which by the policy's parameters `premium` and `basic`. */
+            /** @description Tier ("premium", "standard" or "basic"), if the policy has tiers. An operator assigns tenants by the policy's parameters `premium` and `basic`. */
             tier: string | null;
             /**
              * Format: double
-             * @description Part of the GPU time they demand that the tier promises its jobs.
+             * @description Fraction of the demanded GPU time that the tier promises its jobs.
              */
             guaranteed_fraction: number | null;
             /**
              * Format: double
-             * @description Part of the GPU time they demanded that its guaranteed jobs had, over the fraction's window; nothing counts that is beyond a job's own size. Null: they demanded none.
+             * @description Fraction of the demanded GPU time that its guaranteed jobs received over the fraction's window. GPUs beyond a job's own size do not count. null: they demanded none.
              */
             gpu_fraction: number | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         TenantInputRequest: {
             name: string;
             /** @default  */
             title?: string;
         };
         TenantTargets: {
-            /** @description "others": all tenants together that are not the reader's. */
+            /** @description Name, or "others": all tenants together that are not the reader's. */
             tenant: string;
             jobs: number;
-            /** @description GPUs meant for them on average, by model. */
+            /** @description Target number of GPUs on average, by model. */
             gpus: {
                 [key: string]: number;
             };
@@ -8847,25 +8886,25 @@ export interface components {
             gpu_model: string;
             /**
              * Format: double
-             * @description Samples a second of the gang, relative to being alone beside a partner; 0: it does not run there; null: unknown.
+             * @description Samples per second of the gang; beside a partner, speed relative to running alone. 0: it does not run there; null: unknown.
              */
             value: number | null;
             source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
             samples: number;
             /**
              * Format: double
-             * @description 0 to 1.
+             * @description Confidence, 0 to 1.
              */
             confidence: number;
             /**
              * Format: double
-             * @description To the fastest of the row.
+             * @description Value relative to the fastest model of the row.
              */
             relative: number | null;
             measured: components["schemas"]["ThroughputMeasurement"] | null;
             /**
              * Format: double
-             * @description By the newest unfinished job of the class.
+             * @description Value that the newest unfinished job of the class declares.
              */
             declared: number | null;
             correction: components["schemas"]["ThroughputCorrection"] | null;
@@ -8895,11 +8934,11 @@ export interface components {
             added: number;
             changed: number;
             unchanged: number;
-            /** @description Models of the file that no node ever reported. */
+            /** @description GPU models in the file that no node ever reported. */
             unknown_models: string[];
-            /** @description Names that no application can have; the first 100. */
+            /** @description Application names that were invalid and therefore changed, the first 100. */
             renamed: components["schemas"]["ThroughputRename"][];
-            /** @description Added and changed; the first 200. */
+            /** @description Added and changed values, the first 200. */
             changes: components["schemas"]["ThroughputChange"][];
         };
         ThroughputMeasurement: {
@@ -8907,7 +8946,7 @@ export interface components {
             average: number;
             /** Format: double */
             deviation: number;
-            /** @description Windows of about a minute. */
+            /** @description Number of measured windows of about one minute. */
             samples: number;
             /** Format: date-time */
             updated_at: string;
@@ -8918,17 +8957,17 @@ export interface components {
         };
         ThroughputRow: {
             tenant: string;
-            /** @description For jobs that state none: `name:` and the job's name. */
+            /** @description Name of the application; for jobs that state none, `name:` and the job's name. */
             application: string;
-            /** @description Size of the gang. */
+            /** @description Number of GPUs of the gang. */
             gpus: number;
-            /** @description On more nodes than needed. */
+            /** @description Whether the gang is on more nodes than needed. */
             spread: boolean;
-            /** @description The application that shares all its GPUs; several have a plus between them; empty: none. */
+            /** @description The application that shares all its GPUs; several are joined by +; empty: none. */
             partner: string;
             /**
              * Format: double
-             * @description What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs.
+             * @description Part of each GPU that it may use, as in a specification; 1: whole GPUs.
              */
             gpu_limit: number;
             may_correct: boolean;
@@ -8961,22 +9000,22 @@ export interface components {
             readonly last_used_from: string | null;
             /** Format: date-time */
             readonly expires_at: string | null;
-            /** @description The key of the one in its place. */
+            /** @description Key of the token that replaces it. */
             replaced_by: string | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         TokenInputRequest: {
-            /** @description What it is for. */
+            /** @description Purpose, in your own words. */
             name: string;
-            /** @description What it may be used for; each includes read. Left out: read and submit. */
+            /** @description Scopes of the token; each includes read. Default: read and submit. */
             scopes?: components["schemas"]["Scope"][];
-            /** @description Left out: the usual; null: never, where that is allowed (GET /tokens/terms). */
+            /** @description Days for which the token works. Default: as GET /tokens/terms reports; null: it never expires, if that is allowed there. */
             expires_in_days?: number | null;
-            /** @description Lets a token make one that has more scopes than itself, or outlives it. */
+            /** @description The caller's own password; required if a token creates one that has more scopes or outlives it. */
             your_password?: string;
         };
         TokenTerms: {
-            /** @description How long one lasts that says nothing of it. */
+            /** @description Default lifetime of a token, in days. */
             default_days: number;
             most_days: number;
             may_never_expire: boolean;
@@ -8998,7 +9037,7 @@ export interface components {
          * @enum {string}
          */
         TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "job.maintenance" | "job.reserved" | "budget.reached" | "reservation.changed" | "webhook.disabled" | "node.lost" | "node.cordoned";
-        /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
+        /** @description Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference. */
         Topology: {
             /** @description Keep the gang inside one of these. */
             level: components["schemas"]["LevelEnum"];
@@ -9008,7 +9047,7 @@ export interface components {
              */
             required?: boolean;
         };
-        /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
+        /** @description Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference. */
         TopologyRequest: {
             /**
              * Keep together
@@ -9021,9 +9060,9 @@ export interface components {
              */
             required?: boolean | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         TourInputRequest: {
-            /** @description False: the page offers its tour again. */
+            /** @description false: the page offers its tour again. */
             seen: boolean;
         };
         /**
@@ -9035,7 +9074,7 @@ export interface components {
          * @enum {string}
          */
         TransferKind: "grant" | "allowance" | "taken_back" | "payment" | "refund";
-        /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
+        /** @description A short run of rank 0 alone, which must succeed before the whole gang starts. */
         Trial: {
             /** @description The trial succeeds after this time, or at the first reported step. */
             seconds: number;
@@ -9045,7 +9084,7 @@ export interface components {
              */
             gpus?: number;
         };
-        /** @description Rank 0 alone runs first, and must do well, before the whole gang is started. */
+        /** @description A short run of rank 0 alone, which must succeed before the whole gang starts. */
         TrialRequest: {
             /**
              * @description The trial succeeds after this time, or at the first reported step.
@@ -9090,57 +9129,57 @@ export interface components {
             total: components["schemas"]["UsageTotal"];
         };
         UsageRow: {
-            /** @description That had GPUs in this time. */
+            /** @description Number of jobs that had GPUs in this period. */
             jobs: number;
             /**
              * Format: double
-             * @description Parts of GPUs, and turns on them, count as such.
+             * @description GPU-hours; parts of GPUs and turns on them count in proportion.
              */
             gpu_hours: number;
             /**
              * Format: double
-             * @description Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent.
+             * @description GPU-hours on GPUs guaranteed to the virtual cluster. The others were on idle GPUs.
              */
             guaranteed_gpu_hours: number;
             /** Format: double */
             opportunistic_gpu_hours: number;
             /**
              * Format: double
-             * @description Those of attempts that failed or were lost with their node, and of work that was thrown away when an attempt was stopped.
+             * @description GPU-hours of attempts that failed or were lost with their node, and of work lost when attempts were stopped.
              */
             wasted_gpu_hours: number;
             /**
              * Format: double
-             * @description At the present prices of the GPU models.
+             * @description Cost at the present prices of the GPU models.
              */
             cost: number;
-            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            /** @description Currency of these amounts as an ISO 4217 code; null: cost units without a currency. */
             currency: string | null;
-            /** @description Where it is grouped by; so the next five. */
+            /** @description Set if the rows are grouped by it; the same holds for the next five fields. */
             tenant?: string;
             user?: string;
             virtual_cluster?: string;
             gpu_model?: string;
-            /** @description Or the job's name, where it says none. */
+            /** @description Name of the application, or of the job if it states none. */
             application?: string;
             /**
              * Format: date
-             * @description By UTC.
+             * @description Day in UTC.
              */
             day?: string;
             /**
              * Format: double
-             * @description What the present guarantee of the virtual cluster, for all its tenants, amounts to in this time; null: not grouped by virtual cluster, or by more than GPU model and day.
+             * @description GPU-hours that the virtual cluster's present guarantee amounts to in this period, for all its tenants. null: the rows are not grouped by virtual cluster, or also by other things than GPU model and day.
              */
             entitled_gpu_hours: number | null;
         };
         UsageSubscription: {
-            /** @description null: the whole cluster. */
+            /** @description Tenant of the report; null: the whole cluster. */
             tenant: string | null;
             period: components["schemas"]["ReportPeriod"];
             /**
              * Format: date-time
-             * @description The next report is about the time from here on.
+             * @description The next report starts at this time.
              */
             reported_until: string;
         };
@@ -9148,12 +9187,12 @@ export interface components {
             tenant: string | null;
             period: (components["schemas"]["ReportPeriod"] | components["schemas"]["NullEnum"]) | null;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         UsageSubscriptionInputRequest: {
-            /** @description Left out: the whole cluster, for operators. */
+            /** @description Tenant of the report. Default: the whole cluster, for operators. */
             tenant?: string | null;
             /**
-             * @description null: no more reports.
+             * @description How often the report is sent; null: no more reports.
              *
              *     * `week` - Weekly: from Monday to Monday
              *     * `month` - Monthly: from the first to the first
@@ -9161,31 +9200,31 @@ export interface components {
             period: (components["schemas"]["ReportPeriod"] | components["schemas"]["NullEnum"]) | null;
         };
         UsageTotal: {
-            /** @description That had GPUs in this time. */
+            /** @description Number of jobs that had GPUs in this period. */
             jobs: number;
             /**
              * Format: double
-             * @description Parts of GPUs, and turns on them, count as such.
+             * @description GPU-hours; parts of GPUs and turns on them count in proportion.
              */
             gpu_hours: number;
             /**
              * Format: double
-             * @description Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent.
+             * @description GPU-hours on GPUs guaranteed to the virtual cluster. The others were on idle GPUs.
              */
             guaranteed_gpu_hours: number;
             /** Format: double */
             opportunistic_gpu_hours: number;
             /**
              * Format: double
-             * @description Those of attempts that failed or were lost with their node, and of work that was thrown away when an attempt was stopped.
+             * @description GPU-hours of attempts that failed or were lost with their node, and of work lost when attempts were stopped.
              */
             wasted_gpu_hours: number;
             /**
              * Format: double
-             * @description At the present prices of the GPU models.
+             * @description Cost at the present prices of the GPU models.
              */
             cost: number;
-            /** @description In which the money here is, by its code of ISO 4217; null: cost units without a name. */
+            /** @description Currency of these amounts as an ISO 4217 code; null: cost units without a currency. */
             currency: string | null;
         };
         User: {
@@ -9205,10 +9244,10 @@ export interface components {
             last_login: string | null;
             /**
              * Format: date-time
-             * @description The last sign-in or use of a token; null: never.
+             * @description Last sign-in or use of a token; null: never.
              */
             last_seen_at: string | null;
-            /** @description Those that have the user as a member. */
+            /** @description Tenants that the user is a member of. */
             readonly tenants: components["schemas"]["MeTenant"][];
         };
         UserBudgetTerms: {
@@ -9219,23 +9258,23 @@ export interface components {
             readonly action: components["schemas"]["BudgetAction"];
             /** Format: date-time */
             readonly starts_at: string;
-            /** @description All of it was used up when it was last looked at. */
+            /** @description Whether it was used up at the last check. */
             is_spent: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         UserInputRequest: {
             username: string;
             email?: string;
-            /** @description A random one is made, and told once, when this is absent. */
+            /** @description Password. Default: a random one, returned only in this answer. */
             password?: string | null;
             /** @default false */
             is_operator?: boolean;
-            /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
+            /** @description The caller's own password; required to make operators and reset passwords if you are signed in with a token. */
             your_password?: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         UserQuotaInputRequest: {
-            /** @description GPUs of all models together; null: no limit besides the tenant's. So the next two. */
+            /** @description Maximum number of GPUs of all models together; null: no limit besides the tenant's. */
             gpus?: number | null;
             /** Format: double */
             cpus?: number | null;
@@ -9253,7 +9292,7 @@ export interface components {
             /** Format: double */
             cpus: number | null;
             memory_bytes: number | null;
-            /** @description By the member's jobs in the tenant. */
+            /** @description What the member's jobs in the tenant hold now. */
             held: components["schemas"]["Held"];
         };
         /**
@@ -9281,7 +9320,7 @@ export interface components {
             ended_at: string | null;
             /**
              * Format: double
-             * @description What its jobs did as a part of what they would have done alone.
+             * @description Lowest speed of its jobs relative to their speed alone.
              */
             worst: number;
             /** Format: double */
@@ -9291,21 +9330,21 @@ export interface components {
             round_number: number;
         };
         VirtualCells: {
-            /** @description By type, or "topmost type/type": how many. */
+            /** @description Number of cells by type, or by "topmost type/type". */
             cells?: {
                 [key: string]: number;
             };
-            /** @description By name: the address of a cell. */
+            /** @description Addresses of pinned cells by name. */
             pinned?: {
                 [key: string]: string;
             };
         };
         VirtualCellsRequest: {
-            /** @description By type, or "topmost type/type": how many. */
+            /** @description Number of cells by type, or by "topmost type/type". */
             cells?: {
                 [key: string]: number;
             };
-            /** @description By name: the address of a cell. */
+            /** @description Addresses of pinned cells by name. */
             pinned?: {
                 [key: string]: string;
             };
@@ -9319,7 +9358,7 @@ export interface components {
             /** Format: double */
             default_time_limit_seconds: number;
             /**
-             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that were not measured.
+             * @description Whether policies may let its jobs share GPUs. `never`: no; `measured`: only jobs whose sharing was measured and works well; `free`: also jobs that were not measured together.
              *
              *     * `never` - never
              *     * `measured` - measured
@@ -9328,21 +9367,21 @@ export interface components {
             sharing: components["schemas"]["SharingEnum"];
             /**
              * Format: double
-             * @description An attempt that has run for less is not stopped, moved or resized by a policy.
+             * @description Minimum run time in seconds before a policy may stop, move or resize an attempt.
              */
             min_run_seconds: number;
             /**
              * Format: double
-             * @description Nor is an opportunistic one for GPUs that others are guaranteed.
+             * @description Minimum run time in seconds before a guarantee may reclaim the GPUs of an opportunistic attempt.
              */
             reclaim_min_run_seconds: number;
             /**
              * Format: double
-             * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
+             * @description Seconds of waiting after which GPUs are reserved for a job whatever the policy prefers; 0: never.
              */
             longest_wait_seconds: number;
             /**
-             * @description Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are not expected to use: `never`; `predicted`: by the predicted peak of each node.
+             * @description Whether opportunistic jobs get CPUs and memory that its guaranteed jobs asked for and are not expected to use. `never`: no; `predicted`: by the predicted peak of each node.
              *
              *     * `never` - never
              *     * `predicted` - predicted
@@ -9350,56 +9389,56 @@ export interface components {
             overcommit: components["schemas"]["OvercommitEnum"];
             /**
              * Format: double
-             * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
+             * @description Fraction of each node's CPUs and memory that is kept free even so, 0 to 0.9.
              */
             overcommit_margin: number;
-            /** @description In the last seven days; null: nothing was predicted in them. */
+            /** @description Mispredictions in the last seven days; null: no prediction was made in them. */
             overcommit_violations: components["schemas"]["OvercommitViolations"] | null;
-            /** @description GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed. */
+            /** @description Guaranteed GPUs by model now: its own, minus those lent, plus those borrowed. */
             guaranteed: {
                 [key: string]: number;
             };
-            /** @description GPUs by model that it owns. */
+            /** @description GPUs that it owns, by model. */
             own_guaranteed: {
                 [key: string]: number;
             };
             lent: components["schemas"]["OutgoingLoan"][];
             borrowed: components["schemas"]["IncomingLoan"][];
-            /** @description Owned cells by type; empty when GPUs are only counted. */
+            /** @description Number of owned cells by type; empty if its GPUs are divided by counts. */
             cells: {
                 [key: string]: number;
             };
-            /** @description Addresses of cells by name. */
+            /** @description Addresses of pinned cells by name. */
             pinned: {
                 [key: string]: string;
             };
-            /** @description The caller's own tenants'; all for operators. */
+            /** @description Members that are the caller's tenants; operators see all. */
             members: components["schemas"]["VirtualClusterMember"][];
-            /** @description How many more tenants are members. */
+            /** @description Number of further tenants that are members. */
             other_members: number;
             usage: {
                 [key: string]: components["schemas"]["GpuModelUsage"];
             };
             queued: number;
             running: number;
-            /** @description Whether its policy means each job to have a share of each GPU model. */
+            /** @description Whether its policy sets a target share of each GPU model for each job. */
             has_targets: boolean;
-            /** @description While a cheap policy decides, since its own takes too long. */
+            /** @description Set while a cheap fallback policy decides because its own policy takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
             version: number;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to an object. Fields that are left out stay as they are. */
         VirtualClusterChangeRequest: {
             title?: string;
             policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             placer_plugin?: components["schemas"]["ChosenPluginRequest"];
             /**
              * Format: double
-             * @description For jobs that state no limit.
+             * @description Time limit in seconds for jobs that state none.
              */
             default_time_limit_seconds?: number;
             /**
-             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that were not measured.
+             * @description Whether policies may let its jobs share GPUs. `never`: no; `measured`: only jobs whose sharing was measured and works well; `free`: also jobs that were not measured together.
              *
              *     * `never` - never
              *     * `measured` - measured
@@ -9408,21 +9447,21 @@ export interface components {
             sharing?: components["schemas"]["SharingEnum"];
             /**
              * Format: double
-             * @description An attempt that has run for less is not stopped, moved or resized by a policy.
+             * @description Minimum run time in seconds before a policy may stop, move or resize an attempt.
              */
             min_run_seconds?: number;
             /**
              * Format: double
-             * @description Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.
+             * @description Minimum run time in seconds before a guarantee may reclaim the GPUs of an opportunistic attempt; 0: they are reclaimed at once.
              */
             reclaim_min_run_seconds?: number;
             /**
              * Format: double
-             * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
+             * @description Seconds of waiting after which GPUs are reserved for a job whatever the policy prefers; 0: never.
              */
             longest_wait_seconds?: number;
             /**
-             * @description Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are not expected to use: `never`; `predicted`: by the predicted peak of each node.
+             * @description Whether opportunistic jobs get CPUs and memory that its guaranteed jobs asked for and are not expected to use. `never`: no; `predicted`: by the predicted peak of each node.
              *
              *     * `never` - never
              *     * `predicted` - predicted
@@ -9430,15 +9469,15 @@ export interface components {
             overcommit?: components["schemas"]["OvercommitEnum"];
             /**
              * Format: double
-             * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
+             * @description Fraction of each node's CPUs and memory that is kept free even so, 0 to 0.9.
              */
             overcommit_margin?: number;
-            /** @description GPUs by model that it owns, lent or not. */
+            /** @description GPUs that it owns, by model, including lent GPUs. */
             guaranteed?: {
                 [key: string]: number;
             };
             members?: components["schemas"]["WeightedTenantRequest"][];
-            /** @description Refuse with 409 if it was changed since this version. */
+            /** @description Version that you read. If it has changed since, the answer is 409. */
             version?: number;
         };
         VirtualClusterHoldings: {
@@ -9448,18 +9487,18 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description What is left out takes its default. */
+        /** @description A virtual cluster to create. Fields that are left out take their defaults. */
         VirtualClusterInputRequest: {
             title?: string;
             policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             placer_plugin?: components["schemas"]["ChosenPluginRequest"];
             /**
              * Format: double
-             * @description For jobs that state no limit.
+             * @description Time limit in seconds for jobs that state none.
              */
             default_time_limit_seconds?: number;
             /**
-             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that were not measured.
+             * @description Whether policies may let its jobs share GPUs. `never`: no; `measured`: only jobs whose sharing was measured and works well; `free`: also jobs that were not measured together.
              *
              *     * `never` - never
              *     * `measured` - measured
@@ -9468,21 +9507,21 @@ export interface components {
             sharing?: components["schemas"]["SharingEnum"];
             /**
              * Format: double
-             * @description An attempt that has run for less is not stopped, moved or resized by a policy.
+             * @description Minimum run time in seconds before a policy may stop, move or resize an attempt.
              */
             min_run_seconds?: number;
             /**
              * Format: double
-             * @description Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.
+             * @description Minimum run time in seconds before a guarantee may reclaim the GPUs of an opportunistic attempt; 0: they are reclaimed at once.
              */
             reclaim_min_run_seconds?: number;
             /**
              * Format: double
-             * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
+             * @description Seconds of waiting after which GPUs are reserved for a job whatever the policy prefers; 0: never.
              */
             longest_wait_seconds?: number;
             /**
-             * @description Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are not expected to use: `never`; `predicted`: by the predicted peak of each node.
+             * @description Whether opportunistic jobs get CPUs and memory that its guaranteed jobs asked for and are not expected to use. `never`: no; `predicted`: by the predicted peak of each node.
              *
              *     * `never` - never
              *     * `predicted` - predicted
@@ -9490,10 +9529,10 @@ export interface components {
             overcommit?: components["schemas"]["OvercommitEnum"];
             /**
              * Format: double
-             * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
+             * @description Fraction of each node's CPUs and memory that is kept free even so, 0 to 0.9.
              */
             overcommit_margin?: number;
-            /** @description GPUs by model that it owns, lent or not. */
+            /** @description GPUs that it owns, by model, including lent GPUs. */
             guaranteed?: {
                 [key: string]: number;
             };
@@ -9508,27 +9547,27 @@ export interface components {
         VirtualClusterPreemptions: {
             hours: number;
             preemptions: number;
-            /** @description How many jobs were preempted. */
+            /** @description Number of jobs that were preempted. */
             jobs: number;
             /** Format: double */
             preemptions_per_hour: number;
             /**
              * Format: double
-             * @description Work that is done again.
+             * @description GPU-hours of work that had to be repeated.
              */
             lost_gpu_hours: number;
             /**
              * Format: double
-             * @description GPUs held while jobs stopped and started.
+             * @description GPU-hours for which jobs held GPUs while they stopped and started.
              */
             overhead_gpu_hours: number;
         };
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         Watch: {
-            /** @description After this time without a progress line; null: no progress lines are required. */
+            /** @description The job counts as stuck after this time without a progress line; null: none is required. */
             silent?: number | null;
             /**
-             * @description warn its owner, or stop it and try it again.
+             * @description warn: notify its owner. stop: stop it and try it again.
              * @default warn
              */
             then?: components["schemas"]["WatchedThen"];
@@ -9537,12 +9576,12 @@ export interface components {
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         WatchRequest: {
             /**
-             * @description After this time without a progress line; null: no progress lines are required.
+             * @description The job counts as stuck after this time without a progress line; null: none is required.
              * @example 30m
              */
             silent?: (string | number) | null;
             /**
-             * @description warn its owner, or stop it and try it again.
+             * @description warn: notify its owner. stop: stop it and try it again.
              * @default warn
              */
             then?: components["schemas"]["WatchedThen"] | null;
@@ -9563,7 +9602,7 @@ export interface components {
         WayEnum: "part" | "together" | "turns";
         Webhook: {
             readonly id: number;
-            /** @description null: the operators', for all tenants. */
+            /** @description Tenant of the webhook; null: the operators', for events of all tenants. */
             tenant: string | null;
             url: string;
             title: string;
@@ -9572,29 +9611,29 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             created_by: string;
-            /** @description Tries in a row that failed. */
+            /** @description Number of consecutive failed attempts. */
             failures: number;
             /**
              * Format: date-time
-             * @description Since when nothing was delivered, though it was tried.
+             * @description Time of the first of these failures; nothing was delivered since.
              */
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Back-off: nothing is tried before; null: there was no failure.
+             * @description End of the back-off: nothing is sent before; null: no failure.
              */
             held_until: string | null;
             /**
              * Format: date-time
-             * @description Until then each message is also signed with the secret of before.
+             * @description Until this time each message is also signed with the old secret.
              */
             old_secret_ends_at: string | null;
-            /** @description Why the platform switched it off; empty: it did not. */
+            /** @description Why the platform switched it off; empty if it did not. */
             problem: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         WebhookInputRequest: {
-            /** @description Left out: the cluster, for operators. */
+            /** @description Tenant of the webhook. Default: the cluster, for operators. */
             tenant?: string | null;
             /** @description https://host/path */
             url: string;
@@ -9604,7 +9643,7 @@ export interface components {
             /** @default true */
             active?: boolean;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         WeightedTenantRequest: {
             tenant: string;
             /**
@@ -9628,36 +9667,36 @@ export interface components {
             made_at: string | null;
             round: number | null;
             assumption: string;
-            /** @description The jobs that the question is about. */
+            /** @description Jobs that the question is about. */
             subjects: components["schemas"]["WhatIfEffect"][];
-            /** @description The asker's jobs that start later because of it, at most 100. */
+            /** @description Your jobs that would start later, at most 100. */
             later: components["schemas"]["WhatIfEffect"][];
-            /** @description Those that start sooner, at most 100. */
+            /** @description Your jobs that would start sooner, at most 100. */
             sooner: components["schemas"]["WhatIfEffect"][];
             later_count: number;
             sooner_count: number;
-            /** @description Jobs of others that start later. */
+            /** @description Number of other users' jobs that would start later. */
             others_later: number;
-            /** @description Jobs of others that start sooner. */
+            /** @description Number of other users' jobs that would start sooner. */
             others_sooner: number;
         };
         WhatIfEffect: {
-            /** @description Null: the job that is not submitted yet. */
+            /** @description Number of the job; null: the job that is not submitted yet. */
             job: number | null;
             name: string;
-            /** @description It runs as things are, and would have to wait. */
+            /** @description Whether it runs now and would have to wait. */
             runs_now: boolean;
             before: components["schemas"]["StartForecast"] | null;
             after: components["schemas"]["StartForecast"] | null;
         };
-        /** @description One or more of: a waiting job with changes, the specification of a new job, changes of the cluster. */
+        /** @description One or more of: changes of a waiting job, the specification of a new job, changes of the cluster. */
         WhatIfQuestionRequest: {
             job?: number;
             changes?: components["schemas"]["JobChangesRequest"];
-            /** @description Of `spec`; needed by members of several. */
+            /** @description Tenant of `spec`. Required if you are a member of several. */
             tenant?: string;
             spec?: components["schemas"]["JobSpecRequest"];
-            /** @description For operators. */
+            /** @description Changes of the cluster. For operators. */
             cluster?: components["schemas"]["ClusterChangesRequest"];
         };
         /**
@@ -9670,7 +9709,7 @@ export interface components {
         WhatIfState: "waiting" | "running" | "done" | "failed";
         /** @enum {string} */
         WhenEnum: "succeeded" | "ended" | "failed" | "started";
-        /** @description The same with what could be put in force. */
+        /** @description Advice, with the specification that it proposes. */
         WholeAdvice: {
             /** Format: uuid */
             id: string;
@@ -9683,18 +9722,18 @@ export interface components {
             asked_by: string;
             /** Format: double */
             days: number;
-            /** @description Whose delays count. */
+            /** @description Number of jobs whose delays were used. */
             jobs: number;
             /** Format: date-time */
             made_at: string | null;
             assumption: string;
             rows: components["schemas"]["AdviceRow"][];
             totals: components["schemas"]["AdviceTotalsBoth"] | null;
-            /** @description By virtual cluster: what was tried, fewest GPUs first. */
+            /** @description The assignments that were tried, by virtual cluster, fewest GPUs first. */
             curves: {
                 [key: string]: components["schemas"]["AdviceCurvePoint"][];
             };
-            /** @description The version of the cells in force then. */
+            /** @description Version of the cells in force when the advice was computed. */
             based_on_version: number;
             /** Format: date-time */
             applied_at: string | null;
@@ -9712,23 +9751,23 @@ export interface components {
             /** @description Why there is no prediction. */
             no_prediction: string;
         };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        /** @description Unknown fields and values of a wrong type are refused. */
         WindowInputRequest: {
-            /** @description What is done, which everybody can read. */
+            /** @description What is done; all users can read it. */
             reason: string;
             /**
              * Format: date-time
-             * @description When the jobs that are left on its nodes are stopped.
+             * @description When the window starts and the jobs left on its nodes are stopped.
              */
             starts_at: string;
             /**
              * Format: date-time
-             * @description When its nodes take jobs again.
+             * @description End: from this time its nodes accept jobs again.
              */
             ends_at: string;
             /** @description Names of nodes. */
             nodes?: string[];
-            /** @description Racks: all nodes that stand in them now. */
+            /** @description Racks; all nodes that are in them now belong to the window. */
             racks?: string[];
         };
         /**
@@ -10189,11 +10228,11 @@ export interface operations {
     audit_list: {
         parameters: {
             query?: {
-                /** @description Such as "node." or "user.sign-in": the beginning is enough. */
+                /** @description Only this action, or actions that begin with this text, such as "node." or "user.sign-in". */
                 action?: string;
-                /** @description An address or a network, 10.1.0.0/16. */
+                /** @description Only requests from this address or network, such as 10.1.0.0/16. */
                 address?: string;
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
                 /**
                  * @description What it was done by.
@@ -10206,21 +10245,21 @@ export interface operations {
                  *     * `nobody` - nobody
                  */
                 kind?: "database" | "nobody" | "node" | "system" | "token" | "user";
-                /** @description What it was done to: "job", "virtual cluster". */
+                /** @description Only actions on this kind of object, such as "job" or "virtual cluster". */
                 object?: string;
                 /**
                  * @description * `done` - Done
                  *     * `refused` - Refused
                  */
                 outcome?: "done" | "refused";
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 since?: string;
-                /** @description The name or the id of what it was done to. */
+                /** @description Only actions on the object with this name or id. */
                 subject?: string;
                 tenant?: string;
                 until?: string;
-                /** @description A user, a node, or the key of a token. */
+                /** @description Only actions of this user, node or token (by its key). */
                 who?: string;
             };
             header?: never;
@@ -10237,7 +10276,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedAuditEntryList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10255,7 +10294,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10273,7 +10312,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10296,7 +10335,7 @@ export interface operations {
     audit_export_get: {
         parameters: {
             query?: {
-                /** @description Go on behind the entry with this id. Default: 0. */
+                /** @description Start after the entry with this id. Default: 0. */
                 after?: number;
             };
             header?: never;
@@ -10314,7 +10353,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10332,7 +10371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10350,7 +10389,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10387,7 +10426,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditStatus"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10405,7 +10444,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10423,7 +10462,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10446,9 +10485,9 @@ export interface operations {
     budgets_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -10465,7 +10504,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedBudgetOfTenantList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10483,7 +10522,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10501,7 +10540,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10540,7 +10579,7 @@ export interface operations {
                     "application/json": components["schemas"]["Cells"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10558,7 +10597,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10576,7 +10615,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10600,7 +10639,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path?: never;
@@ -10622,7 +10661,7 @@ export interface operations {
                     "application/json": components["schemas"]["Cells"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10640,7 +10679,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10658,7 +10697,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10667,7 +10706,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10676,7 +10715,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -10717,9 +10756,9 @@ export interface operations {
     cells_advice_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -10736,7 +10775,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedAdviceList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10754,7 +10793,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10772,7 +10811,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10816,7 +10855,7 @@ export interface operations {
                     "application/json": components["schemas"]["WholeAdvice"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10834,7 +10873,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10852,7 +10891,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -10861,7 +10900,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10927,7 +10966,7 @@ export interface operations {
                     "application/json": components["schemas"]["WholeAdvice"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10945,7 +10984,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10963,7 +11002,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11005,7 +11044,7 @@ export interface operations {
                     "application/json": components["schemas"]["Cells"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11023,7 +11062,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11041,7 +11080,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11050,7 +11089,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11121,7 +11160,7 @@ export interface operations {
                     "application/json": components["schemas"]["CellsCheck"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11139,7 +11178,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11157,7 +11196,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11166,7 +11205,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11239,7 +11278,7 @@ export interface operations {
                     "application/json": components["schemas"]["CellsProposal"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11257,7 +11296,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11275,7 +11314,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11284,7 +11323,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11340,13 +11379,13 @@ export interface operations {
     cells_tree_list: {
         parameters: {
             query?: {
-                /** @description The cells inside the one at this address, such as "rack-1/node-3". */
+                /** @description Only cells inside the cell with this address, such as "rack-1/node-3". */
                 at?: string;
                 /** @description Only cells of this chain. */
                 chain?: string;
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -11363,7 +11402,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedCellNodeList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11381,7 +11420,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11399,7 +11438,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11436,7 +11475,7 @@ export interface operations {
                     "application/json": components["schemas"]["Cluster"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11454,7 +11493,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11472,7 +11511,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11511,7 +11550,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fragmentation"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11529,7 +11568,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11547,7 +11586,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11592,7 +11631,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClusterSettings"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11610,7 +11649,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11628,7 +11667,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11652,7 +11691,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path?: never;
@@ -11674,7 +11713,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClusterSettings"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11692,7 +11731,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11710,7 +11749,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11719,7 +11758,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11728,7 +11767,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -11785,7 +11824,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11803,7 +11842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11821,7 +11860,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11850,9 +11889,9 @@ export interface operations {
     elasticity_savings_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -11869,7 +11908,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedElasticitySavingsList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11887,7 +11926,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11905,7 +11944,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11949,7 +11988,7 @@ export interface operations {
                     "application/json": components["schemas"]["ElasticitySavings"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11967,7 +12006,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11985,7 +12024,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -11994,7 +12033,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12044,16 +12083,16 @@ export interface operations {
     events_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
                 job?: number;
-                /** @description The whole name of jobs, of which the newest 1,000 count. */
+                /** @description Only events of jobs with this whole name; of these jobs the newest 1,000. */
                 job_name?: string;
-                /** @description Such as "job." or "node.lost". */
+                /** @description Only this kind, or kinds that begin with this text, such as "job." or "node.lost". */
                 kind?: string;
-                /** @description A node's name. */
+                /** @description Only events of this node. */
                 node?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 tenant?: string;
             };
@@ -12071,7 +12110,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedEventList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12089,7 +12128,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12107,7 +12146,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12132,16 +12171,16 @@ export interface operations {
             query?: {
                 format?: "json" | "stream";
                 job?: number;
-                /** @description The whole name of jobs, of which the newest 1,000 count. */
+                /** @description Only events of jobs with this whole name; of these jobs the newest 1,000. */
                 job_name?: string;
-                /** @description Such as "job." or "node.lost". */
+                /** @description Only this kind, or kinds that begin with this text, such as "job." or "node.lost". */
                 kind?: string;
-                /** @description A node's name. */
+                /** @description Only events of this node. */
                 node?: string;
                 tenant?: string;
             };
             header?: {
-                /** @description The `id` that came last; the stream goes on after it. Without it the stream begins with what is written from now on. */
+                /** @description The last `id` received; the stream continues after it. Default: the stream starts with the next event. */
                 "Last-Event-ID"?: string;
             };
             path?: never;
@@ -12157,7 +12196,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12175,7 +12214,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12193,7 +12232,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12232,7 +12271,7 @@ export interface operations {
                     "application/json": components["schemas"]["FailureRuleList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12250,7 +12289,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12268,7 +12307,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12292,7 +12331,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path?: never;
@@ -12314,7 +12353,7 @@ export interface operations {
                     "application/json": components["schemas"]["FailureRuleList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12332,7 +12371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12350,7 +12389,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12359,7 +12398,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12368,7 +12407,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -12430,7 +12469,7 @@ export interface operations {
                     "application/json": components["schemas"]["FailureRuleMatch"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12448,7 +12487,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12466,7 +12505,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12475,7 +12514,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12531,14 +12570,14 @@ export interface operations {
     failures_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description A class of failures, such as import_error. */
+                /** @description Only this failure class, such as import_error. */
                 failure?: string;
                 job?: number;
-                /** @description Name of a node that it ran on. */
+                /** @description Only attempts that ran on this node. */
                 node?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 since?: string;
                 tenant?: string;
@@ -12558,7 +12597,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedFailureList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12576,7 +12615,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12594,7 +12633,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12617,11 +12656,11 @@ export interface operations {
     fairness_violations_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Those that go on. */
+                /** @description Only violations that have not ended. */
                 open?: boolean;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 tenant?: string;
                 virtual_cluster?: string;
@@ -12640,7 +12679,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedViolationList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12658,7 +12697,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12676,7 +12715,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12713,7 +12752,7 @@ export interface operations {
                     "application/json": components["schemas"]["GpuModels"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12731,7 +12770,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12749,7 +12788,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12792,7 +12831,7 @@ export interface operations {
                     "application/json": components["schemas"]["GpuModel"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12810,7 +12849,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12828,7 +12867,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12837,7 +12876,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12899,7 +12938,7 @@ export interface operations {
                     "application/json": components["schemas"]["MeTenant"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -12917,7 +12956,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -12935,7 +12974,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -12944,7 +12983,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13012,7 +13051,7 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13039,7 +13078,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13048,7 +13087,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13107,7 +13146,7 @@ export interface operations {
                     "application/json": components["schemas"]["InvitationOffer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13134,7 +13173,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13143,7 +13182,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13184,39 +13223,39 @@ export interface operations {
     jobs_list: {
         parameters: {
             query?: {
-                /** @description Its tasks. */
+                /** @description Only tasks of the array with this number. */
                 array?: number;
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
                 ended_since?: string;
                 ended_until?: string;
-                /** @description A class of failures, such as import_error, of one of its attempts. */
+                /** @description Only jobs with an attempt of this failure class, such as import_error. */
                 failure?: string;
-                /** @description One row for each array: the first task under the other filters. */
+                /** @description Return one row for each array: the first task that matches the other filters. */
                 fold?: boolean;
-                /** @description Asks for this model, or is on it now. */
+                /** @description Only jobs that ask for this GPU model, or run on it now. */
                 gpu_model?: string;
                 /**
                  * @description * `guaranteed` - guaranteed
                  *     * `opportunistic` - opportunistic
                  */
                 guarantee?: "guaranteed" | "opportunistic";
-                /** @description Numbers of jobs, separated by commas. */
+                /** @description Only jobs with these numbers, separated by commas. */
                 id?: number[];
-                /** @description A label, "team=vision", or its name, "team". */
+                /** @description Only jobs with this label ("team=vision"), or with any label of this name ("team"). */
                 label?: string;
-                /** @description The whole name. */
+                /** @description Only jobs with exactly this name. */
                 name?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the name. */
+                /** @description Only names that contain this text. */
                 q?: string;
-                /** @description The input workers of this job, which are in no other list. */
+                /** @description Only input workers of this job. No other list contains them. */
                 serves?: number;
-                /** @description Has not ended before. */
+                /** @description Only jobs that had not ended by this time. */
                 since?: string;
                 /**
-                 * @description By what, "-" before it for the largest or latest first. Default: -submitted.
+                 * @description Sort by this field; with "-" before it, the largest or latest first. Default: -submitted.
                  *
                  *     * `submitted` - submitted
                  *     * `-submitted` - -submitted
@@ -13232,7 +13271,7 @@ export interface operations {
                  *     * `-priority` - -priority
                  */
                 sort?: "-ended" | "-gpus" | "-name" | "-priority" | "-started" | "-submitted" | "ended" | "gpus" | "name" | "priority" | "started" | "submitted";
-                /** @description By its first start. */
+                /** @description Only jobs whose first start is at or after this time. */
                 started_since?: string;
                 started_until?: string;
                 /**
@@ -13249,7 +13288,7 @@ export interface operations {
                 submitted_since?: string;
                 submitted_until?: string;
                 tenant?: string;
-                /** @description Was submitted before. */
+                /** @description Only jobs that were submitted before this time. */
                 until?: string;
                 virtual_cluster?: string;
             };
@@ -13267,7 +13306,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedJobList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13285,7 +13324,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13303,7 +13342,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13347,7 +13386,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13365,7 +13404,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13383,7 +13422,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13392,7 +13431,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13460,7 +13499,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13478,7 +13517,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13496,7 +13535,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13520,7 +13559,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -13544,7 +13583,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13562,7 +13601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13580,7 +13619,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13589,7 +13628,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13598,7 +13637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -13639,11 +13678,11 @@ export interface operations {
     jobs_artefacts_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Names from the job's folder on, separated by /; left out, that folder. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+                /** @description Path inside the checkpoint folder, separated by /. Default: that folder. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
                 path?: string;
             };
             header?: never;
@@ -13662,7 +13701,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedArtefactList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13680,7 +13719,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13698,7 +13737,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13707,7 +13746,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The server does not see the folder, or may not read it. */
+            /** @description The server cannot see or read the folder. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13736,7 +13775,7 @@ export interface operations {
     jobs_artefacts_content_get: {
         parameters: {
             query: {
-                /** @description Names from the job's folder on, separated by /. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+                /** @description Path inside the job's checkpoint folder, separated by /. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
                 path: string;
             };
             header?: never;
@@ -13764,7 +13803,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13782,7 +13821,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13800,7 +13839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13809,7 +13848,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The server does not see the folder, or may not read it. */
+            /** @description The server cannot see or read the folder. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13838,9 +13877,9 @@ export interface operations {
     jobs_attempts_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -13859,7 +13898,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedAttemptList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13877,7 +13916,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13895,7 +13934,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13937,7 +13976,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -13955,7 +13994,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -13973,7 +14012,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -13982,7 +14021,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -14048,7 +14087,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14066,7 +14105,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14084,7 +14123,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14129,7 +14168,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobDependencies"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14147,7 +14186,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14165,7 +14204,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14188,9 +14227,9 @@ export interface operations {
     jobs_events_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -14209,7 +14248,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedEventList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14227,7 +14266,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14245,7 +14284,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14287,7 +14326,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14305,7 +14344,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14323,7 +14362,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14332,7 +14371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -14398,7 +14437,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobInputWorkers"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14416,7 +14455,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14434,7 +14473,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14457,17 +14496,17 @@ export interface operations {
     jobs_logs_get: {
         parameters: {
             query?: {
-                /** @description The last sequence one has; -1 for none. */
+                /** @description Only chunks after this sequence number; -1: from the first. */
                 after?: number;
-                /** @description Number; left out, the newest. */
+                /** @description Number of the attempt. Default: the newest. */
                 attempt?: number;
-                /** @description Begin with the chunk that holds the first of this many last lines. */
+                /** @description Start with the chunk that contains the first of this many last lines. */
                 last?: number;
-                /** @description Chunks at most; there are fewer where they are long. */
+                /** @description Maximum number of chunks; fewer are returned if they are long. */
                 limit?: number;
-                /** @description As the process knows it by `$RANK`; left out, the first rank of the task, or 0. */
+                /** @description Rank of the process, as in its `$RANK`. Default: the first rank of the task, or 0. */
                 rank?: number;
-                /** @description Only ranks of the task of this name. */
+                /** @description Only ranks of the task with this name. */
                 task?: string;
             };
             header?: never;
@@ -14486,7 +14525,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogPage"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14504,7 +14543,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14522,7 +14561,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14545,11 +14584,11 @@ export interface operations {
     jobs_logs_download_get: {
         parameters: {
             query?: {
-                /** @description Number; left out, the newest. */
+                /** @description Number of the attempt. Default: the newest. */
                 attempt?: number;
-                /** @description Left out: all ranks, of several as a zip. */
+                /** @description Only this rank. Default: all ranks; several come as a zip archive. */
                 rank?: number;
-                /** @description Only ranks of the task of this name. */
+                /** @description Only ranks of the task with this name. */
                 task?: string;
             };
             header?: never;
@@ -14569,7 +14608,7 @@ export interface operations {
                     "application/zip": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14587,7 +14626,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14605,7 +14644,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14643,13 +14682,13 @@ export interface operations {
     jobs_logs_merged_get: {
         parameters: {
             query?: {
-                /** @description `next_after` of the answer before. */
+                /** @description `next_after` of the previous answer. */
                 after?: string;
-                /** @description Number; left out, the newest. */
+                /** @description Number of the attempt. Default: the newest. */
                 attempt?: number;
-                /** @description Chunks of each rank at most. */
+                /** @description Maximum number of chunks of each rank. */
                 limit?: number;
-                /** @description Only ranks of the task of this name. */
+                /** @description Only ranks of the task with this name. */
                 task?: string;
             };
             header?: never;
@@ -14668,7 +14707,7 @@ export interface operations {
                     "application/json": components["schemas"]["MergedLogPage"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14686,7 +14725,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14704,7 +14743,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14727,21 +14766,21 @@ export interface operations {
     jobs_logs_search_get: {
         parameters: {
             query: {
-                /** @description `next_after` of the answer before. */
+                /** @description `next_after` of the previous answer. */
                 after?: string;
-                /** @description Number; left out, the newest. */
+                /** @description Number of the attempt. Default: the newest. */
                 attempt?: number;
-                /** @description Lines shown before and after each. */
+                /** @description Lines to show before and after each match. */
                 context?: number;
                 limit?: number;
                 match_case?: boolean;
-                /** @description What a line must contain. */
+                /** @description Text that a line must contain. */
                 q: string;
-                /** @description Left out: all ranks, one after another. */
+                /** @description Only this rank. Default: all ranks, one after the other. */
                 rank?: number;
-                /** @description `q` is a regular expression (PostgreSQL's). */
+                /** @description Treat `q` as a regular expression (PostgreSQL's syntax). */
                 regex?: boolean;
-                /** @description Only ranks of the task of this name. */
+                /** @description Only ranks of the task with this name. */
                 task?: string;
             };
             header?: never;
@@ -14760,7 +14799,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogSearch"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14778,7 +14817,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14796,7 +14835,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14825,20 +14864,20 @@ export interface operations {
     jobs_metrics_get: {
         parameters: {
             query?: {
-                /** @description Number; left out, all attempts. */
+                /** @description Number of the attempt. Default: all attempts. */
                 attempt?: number;
                 /**
-                 * @description attempt: all GPUs together, and all replicas.
+                 * @description One series for the whole attempt (all GPUs and all replicas), for each GPU, or for each rank.
                  *
                  *     * `attempt` - attempt
                  *     * `gpu` - gpu
                  *     * `rank` - rank
                  */
                 by?: "attempt" | "gpu" | "rank";
-                /** @description This one and its GPUs only. */
+                /** @description Only this rank and its GPUs. */
                 rank?: number;
                 /**
-                 * @description Seconds; auto: the finest that is kept for so long. Fewer points are made of many.
+                 * @description Seconds between points. auto: the finest resolution that is kept for the whole period. If there are too many points, several are combined into one.
                  *
                  *     * `auto` - auto
                  *     * `10` - 10
@@ -14847,7 +14886,7 @@ export interface operations {
                  */
                 resolution?: "auto" | "10" | "60" | "900";
                 since?: string;
-                /** @description Left out: now, or the job's end. */
+                /** @description End of the period. Default: now, or the job's end. */
                 until?: string;
             };
             header?: never;
@@ -14866,7 +14905,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobMetricsAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14884,7 +14923,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14902,7 +14941,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14951,7 +14990,7 @@ export interface operations {
                     "application/json": components["schemas"]["PageAddress"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -14969,7 +15008,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -14987,7 +15026,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -14996,7 +15035,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -15062,7 +15101,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobPreemptions"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15080,7 +15119,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15098,7 +15137,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15121,7 +15160,7 @@ export interface operations {
     jobs_progress_get: {
         parameters: {
             query?: {
-                /** @description Number; left out, all attempts. */
+                /** @description Number of the attempt. Default: all attempts. */
                 attempt?: number;
             };
             header?: never;
@@ -15140,7 +15179,7 @@ export interface operations {
                     "application/json": components["schemas"]["Progress"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15158,7 +15197,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15176,7 +15215,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15218,7 +15257,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15236,7 +15275,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15254,7 +15293,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15263,7 +15302,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -15332,7 +15371,7 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15350,7 +15389,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15368,7 +15407,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15377,7 +15416,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -15443,7 +15482,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRunTime"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15461,7 +15500,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15479,7 +15518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15518,7 +15557,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobScaling"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15536,7 +15575,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15554,7 +15593,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15593,7 +15632,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobSensitivity"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15611,7 +15650,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15629,7 +15668,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15652,9 +15691,9 @@ export interface operations {
     jobs_sessions_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -15673,7 +15712,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedSessionList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15691,7 +15730,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15709,7 +15748,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15748,7 +15787,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobThroughputs"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15766,7 +15805,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15784,7 +15823,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15823,7 +15862,7 @@ export interface operations {
                     "application/json": components["schemas"]["Why"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15841,7 +15880,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15859,7 +15898,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15903,7 +15942,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobsActionAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -15921,7 +15960,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -15939,7 +15978,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -15948,7 +15987,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16025,7 +16064,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkSubmitAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16043,7 +16082,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16061,7 +16100,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16070,7 +16109,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16147,7 +16186,7 @@ export interface operations {
                     "application/json": components["schemas"]["CheckAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16165,7 +16204,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16183,7 +16222,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16192,7 +16231,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16242,34 +16281,34 @@ export interface operations {
     jobs_counts_get: {
         parameters: {
             query?: {
-                /** @description Its tasks. */
+                /** @description Only tasks of the array with this number. */
                 array?: number;
                 ended_since?: string;
                 ended_until?: string;
-                /** @description A class of failures, such as import_error, of one of its attempts. */
+                /** @description Only jobs with an attempt of this failure class, such as import_error. */
                 failure?: string;
-                /** @description One row for each array: the first task under the other filters. */
+                /** @description Return one row for each array: the first task that matches the other filters. */
                 fold?: boolean;
-                /** @description Asks for this model, or is on it now. */
+                /** @description Only jobs that ask for this GPU model, or run on it now. */
                 gpu_model?: string;
                 /**
                  * @description * `guaranteed` - guaranteed
                  *     * `opportunistic` - opportunistic
                  */
                 guarantee?: "guaranteed" | "opportunistic";
-                /** @description Numbers of jobs, separated by commas. */
+                /** @description Only jobs with these numbers, separated by commas. */
                 id?: number[];
-                /** @description A label, "team=vision", or its name, "team". */
+                /** @description Only jobs with this label ("team=vision"), or with any label of this name ("team"). */
                 label?: string;
-                /** @description The whole name. */
+                /** @description Only jobs with exactly this name. */
                 name?: string;
-                /** @description Part of the name. */
+                /** @description Only names that contain this text. */
                 q?: string;
-                /** @description The input workers of this job, which are in no other list. */
+                /** @description Only input workers of this job. No other list contains them. */
                 serves?: number;
-                /** @description Has not ended before. */
+                /** @description Only jobs that had not ended by this time. */
                 since?: string;
-                /** @description By its first start. */
+                /** @description Only jobs whose first start is at or after this time. */
                 started_since?: string;
                 started_until?: string;
                 /**
@@ -16286,7 +16325,7 @@ export interface operations {
                 submitted_since?: string;
                 submitted_until?: string;
                 tenant?: string;
-                /** @description Was submitted before. */
+                /** @description Only jobs that were submitted before this time. */
                 until?: string;
                 virtual_cluster?: string;
             };
@@ -16304,7 +16343,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobCounts"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16322,7 +16361,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16340,7 +16379,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16363,41 +16402,41 @@ export interface operations {
     jobs_export_get: {
         parameters: {
             query?: {
-                /** @description Its tasks. */
+                /** @description Only tasks of the array with this number. */
                 array?: number;
                 ended_since?: string;
                 ended_until?: string;
-                /** @description A class of failures, such as import_error, of one of its attempts. */
+                /** @description Only jobs with an attempt of this failure class, such as import_error. */
                 failure?: string;
-                /** @description One row for each array: the first task under the other filters. */
+                /** @description Return one row for each array: the first task that matches the other filters. */
                 fold?: boolean;
                 /**
-                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 * @description Format of the file. Default: what the Accept header names, else CSV. Parquet has typed columns.
                  *
                  *     * `csv` - csv
                  *     * `parquet` - parquet
                  */
                 format?: "csv" | "parquet";
-                /** @description Asks for this model, or is on it now. */
+                /** @description Only jobs that ask for this GPU model, or run on it now. */
                 gpu_model?: string;
                 /**
                  * @description * `guaranteed` - guaranteed
                  *     * `opportunistic` - opportunistic
                  */
                 guarantee?: "guaranteed" | "opportunistic";
-                /** @description Numbers of jobs, separated by commas. */
+                /** @description Only jobs with these numbers, separated by commas. */
                 id?: number[];
-                /** @description A label, "team=vision", or its name, "team". */
+                /** @description Only jobs with this label ("team=vision"), or with any label of this name ("team"). */
                 label?: string;
-                /** @description The whole name. */
+                /** @description Only jobs with exactly this name. */
                 name?: string;
-                /** @description Part of the name. */
+                /** @description Only names that contain this text. */
                 q?: string;
-                /** @description The input workers of this job, which are in no other list. */
+                /** @description Only input workers of this job. No other list contains them. */
                 serves?: number;
-                /** @description Has not ended before. */
+                /** @description Only jobs that had not ended by this time. */
                 since?: string;
-                /** @description By its first start. */
+                /** @description Only jobs whose first start is at or after this time. */
                 started_since?: string;
                 started_until?: string;
                 /**
@@ -16414,7 +16453,7 @@ export interface operations {
                 submitted_since?: string;
                 submitted_until?: string;
                 tenant?: string;
-                /** @description Was submitted before. */
+                /** @description Only jobs that were submitted before this time. */
                 until?: string;
                 virtual_cluster?: string;
             };
@@ -16433,7 +16472,7 @@ export interface operations {
                     "application/vnd.apache.parquet": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16451,7 +16490,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16469,7 +16508,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16498,40 +16537,40 @@ export interface operations {
     jobs_groups_list: {
         parameters: {
             query: {
-                /** @description Its tasks. */
+                /** @description Only tasks of the array with this number. */
                 array?: number;
-                /** @description "array", "user" or "tenant"; "label:team": by the values of that label. */
+                /** @description Group by "array", "user" or "tenant", or by the values of a label, such as "label:team". */
                 by: string;
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
                 ended_since?: string;
                 ended_until?: string;
-                /** @description A class of failures, such as import_error, of one of its attempts. */
+                /** @description Only jobs with an attempt of this failure class, such as import_error. */
                 failure?: string;
-                /** @description One row for each array: the first task under the other filters. */
+                /** @description Return one row for each array: the first task that matches the other filters. */
                 fold?: boolean;
-                /** @description Asks for this model, or is on it now. */
+                /** @description Only jobs that ask for this GPU model, or run on it now. */
                 gpu_model?: string;
                 /**
                  * @description * `guaranteed` - guaranteed
                  *     * `opportunistic` - opportunistic
                  */
                 guarantee?: "guaranteed" | "opportunistic";
-                /** @description Numbers of jobs, separated by commas. */
+                /** @description Only jobs with these numbers, separated by commas. */
                 id?: number[];
-                /** @description A label, "team=vision", or its name, "team". */
+                /** @description Only jobs with this label ("team=vision"), or with any label of this name ("team"). */
                 label?: string;
-                /** @description The whole name. */
+                /** @description Only jobs with exactly this name. */
                 name?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the name. */
+                /** @description Only names that contain this text. */
                 q?: string;
-                /** @description The input workers of this job, which are in no other list. */
+                /** @description Only input workers of this job. No other list contains them. */
                 serves?: number;
-                /** @description Has not ended before. */
+                /** @description Only jobs that had not ended by this time. */
                 since?: string;
-                /** @description By its first start. */
+                /** @description Only jobs whose first start is at or after this time. */
                 started_since?: string;
                 started_until?: string;
                 /**
@@ -16548,7 +16587,7 @@ export interface operations {
                 submitted_since?: string;
                 submitted_until?: string;
                 tenant?: string;
-                /** @description Was submitted before. */
+                /** @description Only jobs that were submitted before this time. */
                 until?: string;
                 virtual_cluster?: string;
             };
@@ -16566,7 +16605,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedJobGroupList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16584,7 +16623,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16602,7 +16641,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16631,9 +16670,9 @@ export interface operations {
     jobs_searches_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -16650,7 +16689,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedSavedSearchList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16668,7 +16707,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16686,7 +16725,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16730,7 +16769,7 @@ export interface operations {
                     "application/json": components["schemas"]["SavedSearch"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16748,7 +16787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16766,7 +16805,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16775,7 +16814,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16840,7 +16879,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16858,7 +16897,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16876,7 +16915,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16885,7 +16924,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16908,9 +16947,9 @@ export interface operations {
     jobs_usage_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 tenant?: string;
             };
@@ -16928,7 +16967,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedJobUsageList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -16946,7 +16985,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -16964,7 +17003,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -16987,14 +17026,14 @@ export interface operations {
     ledger_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description A job's number. */
+                /** @description Only lines that name the job with this number. */
                 job?: number;
                 kind?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description On one side or the other. */
+                /** @description Only lines with this party on one side. */
                 party?: string;
                 round?: number;
                 since?: string;
@@ -17015,7 +17054,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedLineList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17033,7 +17072,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17051,7 +17090,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17090,7 +17129,7 @@ export interface operations {
                     "application/json": components["schemas"]["Line"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17108,7 +17147,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17126,7 +17165,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17165,7 +17204,7 @@ export interface operations {
                     "application/json": components["schemas"]["Replay"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17183,7 +17222,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17201,7 +17240,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17210,7 +17249,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The line is what a person did, or its round is no longer kept, or takes too long. */
+            /** @description A person caused the line, or its round is no longer kept or takes too long. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17240,7 +17279,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 * @description Format of the file. Default: what the Accept header names, else CSV. Parquet has typed columns.
                  *
                  *     * `csv` - csv
                  *     * `parquet` - parquet
@@ -17262,7 +17301,7 @@ export interface operations {
                     "application/vnd.apache.parquet": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17280,7 +17319,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17298,7 +17337,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17327,9 +17366,9 @@ export interface operations {
     maintenance_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 /**
                  * @description One or more states, separated by commas.
@@ -17356,7 +17395,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedMaintenanceWindowList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17374,7 +17413,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17392,7 +17431,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17436,7 +17475,7 @@ export interface operations {
                     "application/json": components["schemas"]["MaintenanceWindow"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17454,7 +17493,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17472,7 +17511,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17481,7 +17520,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17549,7 +17588,7 @@ export interface operations {
                     "application/json": components["schemas"]["MaintenanceWindow"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17567,7 +17606,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17585,7 +17624,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17609,7 +17648,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -17626,7 +17665,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17644,7 +17683,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17662,7 +17701,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17671,7 +17710,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17680,7 +17719,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -17704,7 +17743,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -17728,7 +17767,7 @@ export interface operations {
                     "application/json": components["schemas"]["MaintenanceWindow"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17746,7 +17785,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17764,7 +17803,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17773,7 +17812,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17782,7 +17821,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -17823,9 +17862,9 @@ export interface operations {
     market_accounts_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -17842,7 +17881,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedCreditAccountList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17860,7 +17899,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17878,7 +17917,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17921,7 +17960,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreditAccount"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -17939,7 +17978,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -17957,7 +17996,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -17966,7 +18005,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18022,7 +18061,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18040,7 +18079,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18058,7 +18097,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18067,7 +18106,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18113,7 +18152,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreditAccount"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18131,7 +18170,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18149,7 +18188,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18158,7 +18197,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18208,9 +18247,9 @@ export interface operations {
     market_loans_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 /**
                  * @description * `coming` - coming
@@ -18218,7 +18257,7 @@ export interface operations {
                  *     * `ended` - ended
                  */
                 state?: "coming" | "active" | "ended";
-                /** @description The lender or the borrower. */
+                /** @description Only loans in which this virtual cluster lends or borrows. */
                 virtual_cluster?: string;
             };
             header?: never;
@@ -18235,7 +18274,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedLoanList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18253,7 +18292,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18271,7 +18310,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18310,7 +18349,7 @@ export interface operations {
                     "application/json": components["schemas"]["Loan"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18328,7 +18367,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18346,7 +18385,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18388,7 +18427,7 @@ export interface operations {
                     "application/json": components["schemas"]["Loan"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18406,7 +18445,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18424,7 +18463,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18433,7 +18472,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18483,9 +18522,9 @@ export interface operations {
     market_offers_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 /**
                  * @description * `open` - Open
@@ -18494,7 +18533,7 @@ export interface operations {
                  *     * `expired` - Expired
                  */
                 state?: "open" | "taken" | "withdrawn" | "expired";
-                /** @description The lender. */
+                /** @description Only offers of this virtual cluster. */
                 virtual_cluster?: string;
             };
             header?: never;
@@ -18511,7 +18550,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedOfferList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18529,7 +18568,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18547,7 +18586,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18591,7 +18630,7 @@ export interface operations {
                     "application/json": components["schemas"]["Offer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18609,7 +18648,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18627,7 +18666,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18636,7 +18675,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18702,7 +18741,7 @@ export interface operations {
                     "application/json": components["schemas"]["Offer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18720,7 +18759,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18738,7 +18777,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18784,7 +18823,7 @@ export interface operations {
                     "application/json": components["schemas"]["Loan"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18802,7 +18841,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18820,7 +18859,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18829,7 +18868,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18898,7 +18937,7 @@ export interface operations {
                     "application/json": components["schemas"]["Offer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -18916,7 +18955,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -18934,7 +18973,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -18943,7 +18982,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18993,9 +19032,9 @@ export interface operations {
     market_rules_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 virtual_cluster?: string;
             };
@@ -19013,7 +19052,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedMarketRuleList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19031,7 +19070,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19049,7 +19088,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19093,7 +19132,7 @@ export interface operations {
                     "application/json": components["schemas"]["MarketRule"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19111,7 +19150,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19129,7 +19168,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19138,7 +19177,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19203,7 +19242,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19221,7 +19260,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19239,7 +19278,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19248,7 +19287,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19271,9 +19310,9 @@ export interface operations {
     market_transfers_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 virtual_cluster?: string;
             };
@@ -19291,7 +19330,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedCreditTransferList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19309,7 +19348,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19327,7 +19366,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19351,7 +19390,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 * @description Format of the file. Default: what the Accept header names, else CSV. Parquet has typed columns.
                  *
                  *     * `csv` - csv
                  *     * `parquet` - parquet
@@ -19374,7 +19413,7 @@ export interface operations {
                     "application/vnd.apache.parquet": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19392,7 +19431,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19410,7 +19449,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19439,11 +19478,11 @@ export interface operations {
     nodes_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the name. */
+                /** @description Only names that contain this text. */
                 q?: string;
             };
             header?: never;
@@ -19460,7 +19499,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedNodeList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19478,7 +19517,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19496,7 +19535,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19540,7 +19579,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodeWithToken"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19558,7 +19597,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19576,7 +19615,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19585,7 +19624,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19653,7 +19692,7 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19671,7 +19710,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19689,7 +19728,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19713,7 +19752,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -19730,7 +19769,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19748,7 +19787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19766,7 +19805,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19775,7 +19814,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19784,7 +19823,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -19808,7 +19847,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -19832,7 +19871,7 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19850,7 +19889,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19868,7 +19907,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19877,7 +19916,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19886,7 +19925,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -19950,7 +19989,7 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -19968,7 +20007,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -19986,7 +20025,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -19995,7 +20034,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20068,7 +20107,7 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20086,7 +20125,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20104,7 +20143,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20113,7 +20152,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20164,14 +20203,14 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description node: all of its GPUs together.
+                 * @description One series for all GPUs of the node together, or one for each GPU.
                  *
                  *     * `node` - node
                  *     * `gpu` - gpu
                  */
                 by?: "node" | "gpu";
                 /**
-                 * @description Seconds; auto: the finest that is kept for so long. Fewer points are made of many.
+                 * @description Seconds between points. auto: the finest resolution that is kept for the whole period. If there are too many points, several are combined into one.
                  *
                  *     * `auto` - auto
                  *     * `10` - 10
@@ -20180,7 +20219,7 @@ export interface operations {
                  */
                 resolution?: "auto" | "10" | "60" | "900";
                 since?: string;
-                /** @description Left out: now, or the job's end. */
+                /** @description End of the period. Default: now, or the job's end. */
                 until?: string;
             };
             header?: never;
@@ -20199,7 +20238,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodeMetricsAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20217,7 +20256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20235,7 +20274,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20287,7 +20326,7 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20305,7 +20344,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20323,7 +20362,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20332,7 +20371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20402,7 +20441,7 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20420,7 +20459,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20438,7 +20477,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20447,7 +20486,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20507,7 +20546,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodeWithToken"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20525,7 +20564,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20543,7 +20582,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20552,7 +20591,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20618,7 +20657,7 @@ export interface operations {
                     "application/json": components["schemas"]["NotificationSettings"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20636,7 +20675,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20654,7 +20693,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20678,7 +20717,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path?: never;
@@ -20700,7 +20739,7 @@ export interface operations {
                     "application/json": components["schemas"]["NotificationSettings"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20718,7 +20757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20736,7 +20775,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20745,7 +20784,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20754,7 +20793,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -20813,7 +20852,7 @@ export interface operations {
                     "application/json": components["schemas"]["AddressAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20831,7 +20870,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20849,7 +20888,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20858,7 +20897,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20920,7 +20959,7 @@ export interface operations {
                     "application/json": components["schemas"]["AddressAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -20938,7 +20977,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -20956,7 +20995,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -20965,7 +21004,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21015,9 +21054,9 @@ export interface operations {
     notifications_reports_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -21034,7 +21073,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedUsageSubscriptionList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21052,7 +21091,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21070,7 +21109,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21114,7 +21153,7 @@ export interface operations {
                     "application/json": components["schemas"]["UsageSubscriptionAnswer"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21132,7 +21171,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21150,7 +21189,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21159,7 +21198,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21223,7 +21262,7 @@ export interface operations {
                     "application/json": components["schemas"]["Plugins"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21241,7 +21280,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21259,7 +21298,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21282,9 +21321,9 @@ export interface operations {
     reservations_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 /**
                  * @description One or more states, separated by commas.
@@ -21310,7 +21349,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedReservationList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21328,7 +21367,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21346,7 +21385,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21390,7 +21429,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reservation"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21408,7 +21447,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21426,7 +21465,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21435,7 +21474,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21503,7 +21542,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reservation"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21521,7 +21560,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21539,7 +21578,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21563,7 +21602,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -21580,7 +21619,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21598,7 +21637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21616,7 +21655,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21625,7 +21664,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21634,7 +21673,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -21658,7 +21697,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -21682,7 +21721,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reservation"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21700,7 +21739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21718,7 +21757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21727,7 +21766,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21736,7 +21775,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -21777,9 +21816,9 @@ export interface operations {
     rounds_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -21796,7 +21835,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedRoundList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21814,7 +21853,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21832,7 +21871,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21871,7 +21910,7 @@ export interface operations {
                     "application/json": components["schemas"]["RoundDetail"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21889,7 +21928,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21907,7 +21946,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -21936,9 +21975,9 @@ export interface operations {
     secrets_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -21955,7 +21994,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedSecretList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -21973,7 +22012,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -21991,7 +22030,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22042,7 +22081,7 @@ export interface operations {
                     "application/json": components["schemas"]["Secret"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22060,7 +22099,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22078,7 +22117,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22087,7 +22126,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22143,7 +22182,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22161,7 +22200,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22179,7 +22218,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22188,7 +22227,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22211,9 +22250,9 @@ export interface operations {
     serving_pools_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -22230,7 +22269,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedServingPoolList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22248,7 +22287,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22266,7 +22305,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22310,7 +22349,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServingPool"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22328,7 +22367,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22346,7 +22385,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22355,7 +22394,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22423,7 +22462,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServingPool"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22441,7 +22480,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22459,7 +22498,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22483,7 +22522,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -22500,7 +22539,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22518,7 +22557,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22536,7 +22575,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22545,7 +22584,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22554,7 +22593,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -22578,7 +22617,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -22602,7 +22641,7 @@ export interface operations {
                     "application/json": components["schemas"]["ServingPool"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22620,7 +22659,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22638,7 +22677,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22647,7 +22686,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22656,7 +22695,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -22720,7 +22759,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodesAskedBack"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22738,7 +22777,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22756,7 +22795,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22765,7 +22804,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22829,7 +22868,7 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22847,7 +22886,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -22865,7 +22904,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22906,7 +22945,7 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -22933,7 +22972,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -22942,7 +22981,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22996,7 +23035,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23014,7 +23053,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope read. */
+            /** @description Your role or your token does not allow it. A token needs the scope read. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23032,7 +23071,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23041,7 +23080,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23084,7 +23123,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23102,7 +23141,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23120,7 +23159,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23129,7 +23168,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23196,7 +23235,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23214,7 +23253,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23232,7 +23271,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23241,7 +23280,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23282,9 +23321,9 @@ export interface operations {
     shared_gpus_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -23301,7 +23340,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedSharedGpuList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23319,7 +23358,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23337,7 +23376,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23360,11 +23399,11 @@ export interface operations {
     tenants_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the name or the title. */
+                /** @description Only tenants whose name or title contains this text. */
                 q?: string;
             };
             header?: never;
@@ -23381,7 +23420,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedTenantList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23399,7 +23438,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23417,7 +23456,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23461,7 +23500,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23479,7 +23518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23497,7 +23536,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23506,7 +23545,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23574,7 +23613,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23592,7 +23631,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23610,7 +23649,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23634,7 +23673,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -23651,7 +23690,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23669,7 +23708,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23687,7 +23726,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23696,7 +23735,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23705,7 +23744,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -23729,7 +23768,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -23753,7 +23792,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23771,7 +23810,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23789,7 +23828,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23798,7 +23837,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23807,7 +23846,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -23865,7 +23904,7 @@ export interface operations {
                     "application/json": components["schemas"]["StoredArchive"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23883,7 +23922,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23901,7 +23940,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -23919,7 +23958,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The server has no room for it. */
+            /** @description The server has no disk space for it. */
             507: {
                 headers: {
                     [name: string]: unknown;
@@ -23962,7 +24001,7 @@ export interface operations {
                     "application/json": components["schemas"]["StoredArchive"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -23980,7 +24019,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -23998,7 +24037,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24007,7 +24046,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -24043,7 +24082,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The server has no room for it. */
+            /** @description The server has no disk space for it. */
             507: {
                 headers: {
                     [name: string]: unknown;
@@ -24075,7 +24114,7 @@ export interface operations {
                     "application/json": components["schemas"]["BudgetState"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24093,7 +24132,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24111,7 +24150,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24135,7 +24174,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -24159,7 +24198,7 @@ export interface operations {
                     "application/json": components["schemas"]["BudgetState"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24177,7 +24216,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24195,7 +24234,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24204,7 +24243,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -24213,7 +24252,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -24255,7 +24294,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -24272,7 +24311,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24290,7 +24329,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24308,7 +24347,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24317,7 +24356,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -24326,7 +24365,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -24365,7 +24404,7 @@ export interface operations {
                     "application/json": components["schemas"]["Held"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24383,7 +24422,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24401,7 +24440,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24424,9 +24463,9 @@ export interface operations {
     tenants_invitations_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -24445,7 +24484,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedInvitationList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24463,7 +24502,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24481,7 +24520,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24527,7 +24566,7 @@ export interface operations {
                     "application/json": components["schemas"]["NewInvitation"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24545,7 +24584,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24563,7 +24602,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24572,7 +24611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -24638,7 +24677,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24656,7 +24695,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24674,7 +24713,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24683,7 +24722,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -24706,11 +24745,11 @@ export interface operations {
     tenants_members_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the user name. */
+                /** @description Only users whose name contains this text. */
                 q?: string;
             };
             header?: never;
@@ -24729,7 +24768,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedMemberList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24747,7 +24786,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24765,7 +24804,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24817,7 +24856,7 @@ export interface operations {
                     "application/json": components["schemas"]["Member"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24835,7 +24874,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24853,7 +24892,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24862,7 +24901,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -24919,7 +24958,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24937,7 +24976,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -24955,7 +24994,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -24964,7 +25003,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25006,7 +25045,7 @@ export interface operations {
                     "application/json": components["schemas"]["BudgetState"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25024,7 +25063,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25042,7 +25081,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25066,7 +25105,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -25091,7 +25130,7 @@ export interface operations {
                     "application/json": components["schemas"]["BudgetState"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25109,7 +25148,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25127,7 +25166,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25136,7 +25175,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25145,7 +25184,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -25187,7 +25226,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -25205,7 +25244,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25223,7 +25262,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25241,7 +25280,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25250,7 +25289,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25259,7 +25298,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -25301,7 +25340,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserQuotaState"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25319,7 +25358,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25337,7 +25376,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25361,7 +25400,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -25386,7 +25425,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserQuotaState"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25404,7 +25443,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25422,7 +25461,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25431,7 +25470,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25440,7 +25479,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -25499,7 +25538,7 @@ export interface operations {
                     "application/json": components["schemas"]["Quota"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25517,7 +25556,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25535,7 +25574,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25559,7 +25598,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -25583,7 +25622,7 @@ export interface operations {
                     "application/json": components["schemas"]["Quota"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25601,7 +25640,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25619,7 +25658,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25628,7 +25667,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25637,7 +25676,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -25678,9 +25717,9 @@ export interface operations {
     tenants_secrets_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -25699,7 +25738,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedSecretList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25717,7 +25756,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25735,7 +25774,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25787,7 +25826,7 @@ export interface operations {
                     "application/json": components["schemas"]["Secret"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25805,7 +25844,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25823,7 +25862,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25832,7 +25871,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25889,7 +25928,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25907,7 +25946,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -25925,7 +25964,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -25934,7 +25973,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -25957,9 +25996,9 @@ export interface operations {
     tenants_templates_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -25978,7 +26017,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedJobTemplateRowList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -25996,7 +26035,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26014,7 +26053,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26056,7 +26095,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobTemplate"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26074,7 +26113,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26092,7 +26131,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26116,7 +26155,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -26149,7 +26188,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobTemplate"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26167,7 +26206,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26185,7 +26224,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26194,7 +26233,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26203,7 +26242,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -26245,7 +26284,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -26263,7 +26302,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26281,7 +26320,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26299,7 +26338,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26308,7 +26347,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26317,7 +26356,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -26340,9 +26379,9 @@ export interface operations {
     tenants_user_limits_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -26361,7 +26400,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedLimitsOfUserList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26379,7 +26418,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26397,7 +26436,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26420,16 +26459,16 @@ export interface operations {
     throughputs_list: {
         parameters: {
             query?: {
-                /** @description A part of it. */
+                /** @description Only applications whose name contains this text. */
                 application?: string;
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Only rows that know it, and only its cell. */
+                /** @description Only rows with a throughput on this GPU model, and only that throughput. */
                 gpu_model?: string;
                 gpus?: number;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Only rows beside partners, or only others. */
+                /** @description true: only throughputs beside other applications on the same GPUs; false: only those alone. */
                 partners?: boolean;
                 tenant?: string;
             };
@@ -26447,7 +26486,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedThroughputRowList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26465,7 +26504,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26483,7 +26522,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26524,7 +26563,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThroughputRow"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26542,7 +26581,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26560,7 +26599,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26569,7 +26608,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26613,7 +26652,7 @@ export interface operations {
                 application: string;
                 gpu_model: string;
                 gpus: number;
-                /** @description The application that shares all its GPUs; several, at most 3, with a plus between. */
+                /** @description The application that shares all its GPUs; several (at most 3) are joined by +. */
                 partner?: string;
                 spread?: boolean;
                 tenant: string;
@@ -26631,7 +26670,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26649,7 +26688,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26667,7 +26706,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26676,7 +26715,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26723,7 +26762,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26741,7 +26780,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26759,7 +26798,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26809,7 +26848,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThroughputImport"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26827,7 +26866,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26845,7 +26884,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26854,7 +26893,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26924,7 +26963,7 @@ export interface operations {
                     "application/json": components["schemas"]["Interference"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -26942,7 +26981,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -26960,7 +26999,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -26983,13 +27022,13 @@ export interface operations {
     tokens_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Those of all users, not one's own alone. For operators. */
+                /** @description List the tokens of all users. For operators. */
                 everybody?: boolean;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Those of one user. For operators. */
+                /** @description List the tokens of this user. For operators. */
                 user?: string;
             };
             header?: never;
@@ -27006,7 +27045,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedTokenList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27024,7 +27063,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27042,7 +27081,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27086,7 +27125,7 @@ export interface operations {
                     "application/json": components["schemas"]["NewToken"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27104,7 +27143,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27122,7 +27161,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27131,7 +27170,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -27196,7 +27235,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27214,7 +27253,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope read. */
+            /** @description Your role or your token does not allow it. A token needs the scope read. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27232,7 +27271,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27241,7 +27280,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -27287,7 +27326,7 @@ export interface operations {
                     "application/json": components["schemas"]["NewToken"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27305,7 +27344,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope read. */
+            /** @description Your role or your token does not allow it. A token needs the scope read. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27323,7 +27362,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27332,7 +27371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -27396,7 +27435,7 @@ export interface operations {
                     "application/json": components["schemas"]["TokenTerms"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27414,7 +27453,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27432,7 +27471,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27455,15 +27494,15 @@ export interface operations {
     usage_get: {
         parameters: {
             query?: {
-                /** @description One or more groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
+                /** @description Groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
                 by?: string;
                 gpu_model?: string;
-                /** @description Left out: the first of this month, by UTC. */
+                /** @description Start of the period. Default: the first of this month, in UTC. */
                 since?: string;
                 tenant?: string;
-                /** @description Left out, or later than that: now. */
+                /** @description End of the period, not included. Default and latest value: now. */
                 until?: string;
-                /** @description Who submitted; of others only for admins of their tenant. */
+                /** @description Only jobs that this user submitted. Other users' jobs: only for admins of their tenant. */
                 user?: string;
                 virtual_cluster?: string;
             };
@@ -27481,7 +27520,7 @@ export interface operations {
                     "application/json": components["schemas"]["UsageReport"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27499,7 +27538,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27517,7 +27556,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27546,22 +27585,22 @@ export interface operations {
     usage_export_get: {
         parameters: {
             query?: {
-                /** @description One or more groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
+                /** @description Groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
                 by?: string;
                 /**
-                 * @description Left out: what the header Accept names, else CSV. Parquet has typed columns.
+                 * @description Format of the file. Default: what the Accept header names, else CSV. Parquet has typed columns.
                  *
                  *     * `csv` - csv
                  *     * `parquet` - parquet
                  */
                 format?: "csv" | "parquet";
                 gpu_model?: string;
-                /** @description Left out: the first of this month, by UTC. */
+                /** @description Start of the period. Default: the first of this month, in UTC. */
                 since?: string;
                 tenant?: string;
-                /** @description Left out, or later than that: now. */
+                /** @description End of the period, not included. Default and latest value: now. */
                 until?: string;
-                /** @description Who submitted; of others only for admins of their tenant. */
+                /** @description Only jobs that this user submitted. Other users' jobs: only for admins of their tenant. */
                 user?: string;
                 virtual_cluster?: string;
             };
@@ -27580,7 +27619,7 @@ export interface operations {
                     "application/vnd.apache.parquet": string;
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27598,7 +27637,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27616,7 +27655,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27645,15 +27684,15 @@ export interface operations {
     users_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
                 is_active?: boolean;
                 is_operator?: boolean;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the user name or the e-mail address. */
+                /** @description Only users whose name or e-mail address contains this text. */
                 q?: string;
-                /** @description Members of this tenant. */
+                /** @description Only members of this tenant. */
                 tenant?: string;
             };
             header?: never;
@@ -27670,7 +27709,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedUserList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27688,7 +27727,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27706,7 +27745,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27750,7 +27789,7 @@ export interface operations {
                     "application/json": components["schemas"]["NewUser"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27768,7 +27807,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27786,7 +27825,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27795,7 +27834,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -27863,7 +27902,7 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27881,7 +27920,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27899,7 +27938,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27923,7 +27962,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -27947,7 +27986,7 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -27965,7 +28004,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -27983,7 +28022,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -27992,7 +28031,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -28001,7 +28040,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -28065,7 +28104,7 @@ export interface operations {
                     "application/json": components["schemas"]["Leaving"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28083,7 +28122,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28101,7 +28140,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28110,7 +28149,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -28160,11 +28199,11 @@ export interface operations {
     virtual_clusters_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Part of the name. */
+                /** @description Only names that contain this text. */
                 q?: string;
             };
             header?: never;
@@ -28181,7 +28220,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedVirtualClusterList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28199,7 +28238,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28217,7 +28256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28261,7 +28300,7 @@ export interface operations {
                     "application/json": components["schemas"]["VirtualCluster"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28279,7 +28318,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28297,7 +28336,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28306,7 +28345,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -28374,7 +28413,7 @@ export interface operations {
                     "application/json": components["schemas"]["VirtualCluster"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28392,7 +28431,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28410,7 +28449,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28434,7 +28473,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -28458,7 +28497,7 @@ export interface operations {
                     "application/json": components["schemas"]["VirtualCluster"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28476,7 +28515,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28494,7 +28533,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28503,7 +28542,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -28512,7 +28551,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -28554,7 +28593,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -28571,7 +28610,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28589,7 +28628,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            /** @description Your role or your token does not allow it. A token needs the scope operate. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28607,7 +28646,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28616,7 +28655,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -28625,7 +28664,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -28664,7 +28703,7 @@ export interface operations {
                     "application/json": components["schemas"]["Anomalies"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28682,7 +28721,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28700,7 +28739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28752,7 +28791,7 @@ export interface operations {
                     "application/json": components["schemas"]["Anomalies"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28770,7 +28809,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28788,7 +28827,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28797,7 +28836,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -28869,7 +28908,7 @@ export interface operations {
                     "application/json": components["schemas"]["VirtualClusterHoldings"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28887,7 +28926,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28905,7 +28944,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -28944,7 +28983,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fairness"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -28962,7 +29001,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -28980,7 +29019,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29003,13 +29042,13 @@ export interface operations {
     virtual_clusters_fairness_history_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Up to now. */
+                /** @description Length of the period that ends now, in hours. */
                 hours?: number;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description "others": all that are not the reader's, summed. */
+                /** @description Only this tenant. "others": the sum of all that are not the reader's. */
                 tenant?: string;
             };
             header?: never;
@@ -29028,7 +29067,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedFairnessMinuteList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29046,7 +29085,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29064,7 +29103,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29093,7 +29132,7 @@ export interface operations {
     virtual_clusters_preemptions_get: {
         parameters: {
             query?: {
-                /** @description How far to look back. */
+                /** @description Length of the period that ends now, in hours. */
                 hours?: number;
             };
             header?: never;
@@ -29112,7 +29151,7 @@ export interface operations {
                     "application/json": components["schemas"]["VirtualClusterPreemptions"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29130,7 +29169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29148,7 +29187,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29187,7 +29226,7 @@ export interface operations {
                     "application/json": components["schemas"]["Targets"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29205,7 +29244,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29223,7 +29262,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29246,9 +29285,9 @@ export interface operations {
     virtual_clusters_targets_jobs_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
             };
             header?: never;
@@ -29267,7 +29306,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedJobTargetsList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29285,7 +29324,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29303,7 +29342,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29326,11 +29365,11 @@ export interface operations {
     webhooks_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
-                /** @description Left out: those of the cluster, for operators. */
+                /** @description Only webhooks of this tenant. Default: those of the cluster, for operators. */
                 tenant?: string;
             };
             header?: never;
@@ -29347,7 +29386,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedWebhookList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29365,7 +29404,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29383,7 +29422,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29427,7 +29466,7 @@ export interface operations {
                     "application/json": components["schemas"]["NewWebhook"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29445,7 +29484,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29463,7 +29502,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29472,7 +29511,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -29540,7 +29579,7 @@ export interface operations {
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29558,7 +29597,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29576,7 +29615,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29600,7 +29639,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -29617,7 +29656,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29635,7 +29674,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29653,7 +29692,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29662,7 +29701,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -29671,7 +29710,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -29695,7 +29734,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                /** @description ETag of the version that you read. If the object has changed since, the answer is 412. */
                 "If-Match"?: string;
             };
             path: {
@@ -29719,7 +29758,7 @@ export interface operations {
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29737,7 +29776,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29755,7 +29794,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29764,7 +29803,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -29773,7 +29812,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description It was changed since you read what If-Match names. */
+            /** @description The object has changed since you read the version that If-Match names. */
             412: {
                 headers: {
                     [name: string]: unknown;
@@ -29814,9 +29853,9 @@ export interface operations {
     webhooks_deliveries_list: {
         parameters: {
             query?: {
-                /** @description From `next` or `previous` of an earlier page. */
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
                 cursor?: string;
-                /** @description Results in one page. */
+                /** @description Maximum number of results in a page. */
                 page_size?: number;
                 /**
                  * @description * `waiting` - Waiting
@@ -29841,7 +29880,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaginatedDeliveryList"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29859,7 +29898,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29877,7 +29916,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29920,7 +29959,7 @@ export interface operations {
                     "application/json": components["schemas"]["Delivery"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -29938,7 +29977,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -29956,7 +29995,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -29965,7 +30004,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -30034,7 +30073,7 @@ export interface operations {
                     "application/json": components["schemas"]["NewWebhook"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -30052,7 +30091,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -30070,7 +30109,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -30079,7 +30118,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -30148,7 +30187,7 @@ export interface operations {
                     "application/json": components["schemas"]["Delivery"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -30166,7 +30205,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            /** @description Your role or your token does not allow it. A token needs the scope manage. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -30184,7 +30223,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -30193,7 +30232,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -30264,7 +30303,7 @@ export interface operations {
                     "application/json": components["schemas"]["WhatIf"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -30282,7 +30321,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            /** @description Your role or your token does not allow it. A token needs the scope submit. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -30300,7 +30339,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -30309,7 +30348,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The state of the thing, or a quota, does not allow it. */
+            /** @description The state of the object, or a quota, does not allow it. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -30381,7 +30420,7 @@ export interface operations {
                     "application/json": components["schemas"]["WhatIf"];
                 };
             };
-            /** @description Malformed, or wrong fields. */
+            /** @description The request is malformed or has wrong fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -30399,7 +30438,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description Your role, or your token, does not allow it. */
+            /** @description Your role or your token does not allow it. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -30417,7 +30456,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
-            /** @description The answer is of no type that Accept names. */
+            /** @description No type in the Accept header is available. */
             406: {
                 headers: {
                     [name: string]: unknown;

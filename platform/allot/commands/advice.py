@@ -29,12 +29,14 @@ def anomalies(
     name: Name,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Compare now, even if that was done in the last ten minutes."),
+        typer.Option(
+            "--fresh", help="Compare now, even if the last comparison is less than ten minutes old."
+        ),
     ] = False,
-    hours: Annotated[float | None, typer.Option(help="Compare now, over this many hours.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Compare now, over the last HOURS hours.")] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show who waited longer here than in a private cluster of what the virtual cluster is guaranteed."""
+    """Show jobs that waited longer here than they would have in a private cluster of the guaranteed GPUs."""
     with connect() as client:
         if fresh or hours is not None:
             found = client.compare(
@@ -52,7 +54,7 @@ def anomalies(
 
 def _print_anomalies(found: Anomalies) -> None:
     if found["made_at"] is None:
-        say("It has not been compared yet; `--fresh` does so now.")
+        say("There is no comparison yet. Run one with `--fresh`.")
         return
     delay = found["delay"]
     compared = plural(found["jobs"], "guaranteed job")
@@ -89,19 +91,33 @@ def _print_anomalies(found: Anomalies) -> None:
 
 @group.command()
 def advise(
-    days: Annotated[float, typer.Option(help="Judge by the jobs of this many days.")] = 7.0,
+    days: Annotated[float, typer.Option(help="Use the jobs of the last DAYS days.")] = 7.0,
     budget: Annotated[
         list[str] | None,
-        typer.Option("--budget", metavar="MODEL=GPUS", help="The most that all of them own together."),
+        typer.Option(
+            "--budget",
+            metavar="MODEL=GPUS",
+            help="Maximum number of GPUs of a model that all virtual clusters own together; may be repeated.",
+        ),
     ] = None,
     price: Annotated[
-        list[str] | None, typer.Option("--price", metavar="MODEL=PRICE", help="The price of one GPU-hour.")
+        list[str] | None,
+        typer.Option(
+            "--price", metavar="MODEL=PRICE", help="Price of one GPU-hour of a model; may be repeated."
+        ),
     ] = None,
     minimum: Annotated[
         list[str] | None,
-        typer.Option("--minimum", metavar="VC:TYPE=CELLS", help="The fewest it owns, or larger ones."),
+        typer.Option(
+            "--minimum",
+            metavar="VC:TYPE=CELLS",
+            help="Minimum number of cells of a type, or larger, for a virtual cluster; may be repeated.",
+        ),
     ] = None,
-    keep: Annotated[list[str] | None, typer.Option("--keep", metavar="VC", help="Leave it as it is.")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="VC", help="Leave this virtual cluster as it is; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
@@ -163,7 +179,7 @@ def _print_advice(found: WholeAdvice) -> None:
             f" {today['utilisation']:.0%} > {advised['utilisation']:.0%}."
         )
     say(found["assumption"])
-    say(f"`allot vc advice-apply {found['id']}` puts it in force.")
+    say(f"`allot vc advice-apply {found['id']}` applies it.")
 
 
 def _change(today: AdviceFigures, advised: AdviceFigures) -> list[str]:
@@ -188,9 +204,9 @@ def _change(today: AdviceFigures, advised: AdviceFigures) -> list[str]:
 
 @group.command(name="advice-apply")
 def advice_apply(
-    advice_id: Annotated[str, typer.Argument(metavar="ID", help="The advice.", show_default=False)],
+    advice_id: Annotated[str, typer.Argument(metavar="ID", help="Number of the advice.", show_default=False)],
 ) -> None:
-    """Divide the cluster as advised; refused when its cells have changed since. For operators."""
+    """Divide the cluster as advised. Refused if its cells have changed since. For operators."""
     with connect() as client:
         done = client.apply_advice(advice_id)
     print_line(f"The cells are in force as version {done['version']}.")

@@ -19,16 +19,19 @@ def artefacts(
     job_id: JobId,
     path: Annotated[
         str,
-        typer.Argument(metavar="[PATH]", help="A folder in it, such as step-100; with --download a file."),
+        typer.Argument(
+            metavar="[PATH]",
+            help="A subfolder, such as step-100; with --download, a file. Default: the checkpoint folder.",
+        ),
     ] = "",
     download: Annotated[
         Path | None,
         typer.Option("--download", metavar="TO", help="Write the file at PATH to a file, or into a folder."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Names at most.", min=1)] = 1_000,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of names.", min=1)] = 1_000,
     output: OutputOption = Format.table,
 ) -> None:
-    """List what a job has in its checkpoint folder, or download a file of it."""
+    """List the files in a job's checkpoint folder, or download one."""
     if download is not None and not path:
         raise WrongUse("--download writes one file: name it after the job's number.")
     with connect() as client:

@@ -24,25 +24,41 @@ COLUMNS = ("ENTRY", "AT", "FROM", "ACTION", "WHAT")
 
 
 def audit(
-    who: Annotated[str | None, typer.Option(help="A user, a node or the key of a token.")] = None,
-    action: Annotated[str | None, typer.Option(help="Or its beginning: node., user.sign-in.")] = None,
-    object_kind: Annotated[
-        str | None, typer.Option("--object", help='What it was done to: job, "virtual cluster".')
+    who: Annotated[
+        str | None, typer.Option(help="Only actions of this user, node or token (by its key).")
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Its name or id.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Of this tenant.")] = None,
-    address: Annotated[str | None, typer.Option(help="An address or a network: 10.1.0.0/16.")] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
-    since: Annotated[str | None, typer.Option(help="Not before: so long ago (2h), or an instant.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Entries at most.", min=1)] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as entries come.")] = False,
-    export: Annotated[
-        bool, typer.Option("--export", help="Print all of them as JSON lines, the oldest first.")
+    action: Annotated[
+        str | None,
+        typer.Option(help="Only this action, or actions that begin with this text: node., user.sign-in."),
+    ] = None,
+    object_kind: Annotated[
+        str | None,
+        typer.Option("--object", help='Only actions on this kind of object: job, "virtual cluster".'),
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only actions on the object with this name or id.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only entries of this tenant.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Only requests from this address or network, such as 10.1.0.0/16.")
+    ] = None,
+    refused: Annotated[bool, typer.Option("--refused", help="Only refused requests.")] = False,
+    since: Annotated[
+        str | None, typer.Option(help="Only entries since this time: 2h (ago), or 2026-12-01T18:00.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new entries as they are written, until Ctrl-C.")
     ] = False,
-    after: Annotated[int, typer.Option(help="With --export: go on behind this entry.", min=0)] = 0,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print all entries as JSON lines, oldest first.")
+    ] = False,
+    after: Annotated[
+        int, typer.Option(help="With --export: start after the entry with this number.", min=0)
+    ] = 0,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show the audit log, the newest entry last. For operators, and for admins about their tenants."""
+    """Show the audit log, newest entry last. Operators see all entries, admins those of their tenants."""
     filters: dict[str, Any] = {
         "who": who,
         "action": action,

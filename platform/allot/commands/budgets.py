@@ -37,7 +37,7 @@ class Action(StrEnum):
 
 @group.command()
 def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
-    """Show a tenant's budget, how much of it is used and what is expected."""
+    """Show a tenant's budget, its use so far, and its expected use."""
     with connect() as client:
         found = client.notices.budget(tenant)
     print_budget(found, output)
@@ -46,22 +46,27 @@ def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
 @group.command(name="set")
 def change(
     tenant: Tenant,
-    amount: Annotated[float, typer.Argument(help="GPU-hours in a period, or cost.", min=0.001)],
+    amount: Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)],
     unit: Annotated[
-        Unit, typer.Option(help="cost: weighted by each model's price for an hour.")
+        Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
     ] = Unit.gpu_hours,
     period: Annotated[
-        Period, typer.Option(help="Calendar periods by UTC; none: it is never renewed.")
+        Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
     ] = Period.month,
     action: Annotated[
-        Action, typer.Option(help="At 100 %: only notify, or start no further jobs of the tenant.")
+        Action,
+        typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs of the tenant."),
     ] = Action.warn,
     start: Annotated[
-        str, typer.Option("--from", help="Use counts from here on: 2026-12-01T00:00. Left out: the period.")
+        str,
+        typer.Option(
+            "--from",
+            help="Count use from this time, such as 2026-12-01T00:00. Default: the start of the period.",
+        ),
     ] = "",
     output: OutputOption = Format.table,
 ) -> None:
-    """Give a tenant a budget, or another one. For operators."""
+    """Set the budget of a tenant. For operators."""
     wanted: dict[str, Any] = {
         "amount": amount,
         "unit": unit.value,
@@ -77,7 +82,7 @@ def change(
 
 @group.command()
 def remove(tenant: Tenant) -> None:
-    """Take a tenant's budget away. For operators."""
+    """Remove the budget of a tenant. For operators."""
     with connect() as client:
         client.notices.remove_budget(tenant)
     print_line(f"tenant {tenant} has no budget any more")
@@ -115,4 +120,4 @@ def _lines(found: BudgetState) -> list[tuple[str, str]]:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="budget", help="Budgets of tenants by month or week.")
+    app.add_typer(group, name="budget", help="Show and set budgets of tenants by month or week.")

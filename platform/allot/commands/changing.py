@@ -28,16 +28,14 @@ CHANGEABLE = (
 
 def update(
     job_ids: JobIds,
-    no_time_limit: Annotated[bool, typer.Option("--no-time-limit", help="Take its time limit away.")] = False,
-    no_reservation: Annotated[
-        bool, typer.Option("--no-reservation", help="Let it wait for no reservation any more.")
-    ] = False,
+    no_time_limit: Annotated[bool, typer.Option("--no-time-limit", help="Remove the time limit.")] = False,
+    no_reservation: Annotated[bool, typer.Option("--no-reservation", help="Remove the reservation.")] = False,
     **given: Any,
 ) -> None:
     """Change waiting jobs: `allot update 17 18 --priority 5 --time-limit 2h`.
 
-    While a job has GPUs only its name, description, priority and labels can be changed, and its time limit
-    made shorter. Labels are replaced as a whole.
+    While a job has GPUs, you can change only its name, description, priority and labels, and shorten its time
+    limit. The labels that you give replace all labels of the job.
     """
     changes = values_of(given)
     for name, is_without in (("time_limit", no_time_limit), ("reservation", no_reservation)):

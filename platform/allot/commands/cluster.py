@@ -156,17 +156,18 @@ def events(
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None,
     begin: Annotated[
-        str | None, typer.Option("--since", help="Only from then on: 2h (that long ago), today, or a time.")
+        str | None,
+        typer.Option("--since", help="Only events since this time: 2h (ago), today, or 2026-12-01T18:00."),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="The most that are listed.")] = 50,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Maximum number of events.")] = 50,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print events as they come, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Print events as they happen, until Ctrl-C.")
     ] = False,
     output: OutputOption = Format.table,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """List what happened, the newest last, or print what happens, one event a line."""
+    """List events, newest last; with --follow, print each event as it happens."""
     output = Format.json if as_json else output
     first = past(begin, "--since") if begin else None
     filters = {"job": job, "node": node, "tenant": tenant, "kind": kind}
@@ -234,14 +235,14 @@ _KINDS_SHOWN = 10
 
 
 def fragmentation(output: OutputOption = Format.table) -> None:
-    """Show how much of the idle GPUs is of no use to what usually runs, and why. For operators."""
+    """Show how many idle GPUs the usual jobs cannot use (fragmentation), and why. For operators."""
     with connect() as client:
         found = client.fragmentation()
     newest = found["newest"]
     if output is not Format.table:
         print_objects(found, output)
     elif newest is None:
-        say("Not measured yet; it is once a minute.")
+        say("Not measured yet; it is measured once a minute.")
     else:
         print_line(
             f"{newest['fragmented']:.1f} of {newest['idle']:.1f} idle GPUs are of no use to an average "

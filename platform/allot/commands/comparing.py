@@ -29,7 +29,7 @@ _NO_METRICS = frozenset(
 
 
 def compare(job_ids: JobIds, output: OutputOption = Format.table) -> None:
-    """Show what differs between 2 to 8 jobs, and the last and the best value of each metric.
+    """Compare 2 to 8 jobs: what differs between them, and the last and best value of each metric.
 
     `allot compare 17 18 19`
     """

@@ -22,7 +22,9 @@ _LOG_CHARACTERS = 64 * 1024
 _LOG_BYTES = 64 * 1024 * 1024
 _KIND = "a file of failure rules, with a list `rules`"
 
-RulesFile = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is standard input.")]
+RulesFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="File in YAML or JSON; - reads standard input.")
+]
 
 
 class Then(StrEnum):
@@ -32,7 +34,7 @@ class Then(StrEnum):
 
 @group.command(name="list")
 def show(output: OutputOption = Format.table) -> None:
-    """List the site's rules in the order in which they are tried. With `-o yaml`: a file for `apply`."""
+    """List the site's rules in the order in which they are tried. `-o yaml` prints a file for `apply`."""
     with connect() as client:
         rules = client.failure_rules()
     if output is not Format.table:
@@ -48,7 +50,7 @@ def show(output: OutputOption = Format.table) -> None:
 
 @group.command()
 def apply(file: RulesFile) -> None:
-    """Put the rules of a file in the place of all there are. For operators."""
+    """Replace all rules of the site by those in a file. For operators."""
     document = read_document(file, _KIND)
     with connect() as client:
         rules = client.set_failure_rules(document.get("rules"))
@@ -59,12 +61,17 @@ def apply(file: RulesFile) -> None:
 @group.command(name="test")
 def try_out(
     file: RulesFile,
-    log: Annotated[str, typer.Argument(metavar="LOG", help="An output; its last 64 KiB are looked at.")],
+    log: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG", help="File with a job's output, of which the last 64 KiB are searched."
+        ),
+    ],
     exit_code: Annotated[
-        int, typer.Option(help="The exit code; 128 + N when signal N ended it.", min=1, max=255)
+        int, typer.Option(help="Exit code of the job; 128 + N if signal N ended it.", min=1, max=255)
     ] = 1,
 ) -> None:
-    """Show which rule of a file an output would match; nothing is changed. For operators."""
+    """Test which rule of a file an output matches. Changes nothing. For operators."""
     document, text = read_document(file, _KIND), read_text(log, most_bytes=_LOG_BYTES)
     with connect() as client:
         found = client.try_failure_rules(document.get("rules"), text[-_LOG_CHARACTERS:], exit_code)
@@ -81,16 +88,24 @@ def try_out(
 
 
 def idle_gpus(
-    after: Annotated[str | None, typer.Option(help="Idle time (30m, 2h), or `never`.")] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Act after this idle time, such as 30m or 2h; or `never`.")
+    ] = None,
     below: Annotated[
         float | None,
-        typer.Option("--below", metavar="PERCENT", help="Less busy, a GPU does nothing.", min=0.1, max=100),
+        typer.Option(
+            "--below",
+            metavar="PERCENT",
+            help="A GPU counts as idle below this utilisation, in percent.",
+            min=0.1,
+            max=100,
+        ),
     ] = None,
-    then: Annotated[Then | None, typer.Option(help="Tell of the job, or stop it.")] = None,
+    then: Annotated[Then | None, typer.Option(help="Action: warn the job's owner, or stop the job.")] = None,
 ) -> None:
-    """Show, or change as an operator, what is done about jobs whose GPUs do nothing.
+    """Show what happens to jobs whose GPUs are idle; operators can change it.
 
-    It holds for jobs that do not say so themselves, by `watch.idle_gpus`.
+    A job overrides this by `watch.idle_gpus` in its specification.
     """
     changes: dict[str, Any] = {}
     if after is not None:
@@ -127,6 +142,8 @@ def _looks_for(rule: FailureRule) -> str:
 
 def register(app: typer.Typer) -> None:
     app.add_typer(
-        group, name="failure-rules", help="Failure classification rules: patterns, exit codes and signals."
+        group,
+        name="failure-rules",
+        help="Manage failure classification rules: patterns, exit codes and signals.",
     )
     app.command(name="idle-gpus")(idle_gpus)

@@ -20,19 +20,21 @@ VIOLATIONS = "violations"
 def fairness(
     name: Annotated[
         str,
-        typer.Argument(metavar="VC", help=f"A virtual cluster, or `{VIOLATIONS}`.", show_default=False),
+        typer.Argument(
+            metavar="VC", help=f"Name of a virtual cluster, or `{VIOLATIONS}`.", show_default=False
+        ),
     ],
     vc: Annotated[str | None, typer.Option(help="Only violations in this virtual cluster.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's violations.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only violations of this tenant.")] = None,
     open_only: Annotated[bool, typer.Option("--open", help="Only open violations.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Violations at most.", min=1)] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of violations.", min=1)] = 50,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show what each tenant is entitled to in a virtual cluster and has, or list tenants that would be better
-    off alone.
+    """Show what each tenant of a virtual cluster is entitled to and has, or list fairness violations.
 
-    HERE is what its jobs do now, ALONE what they would do on its own part alone, both in GPUs of each one's
-    best model.
+    A violation is a time in which a tenant would have been better off alone. HERE is the speed of the
+    tenant's jobs now, ALONE their speed on the tenant's own part alone. Both are in GPUs of each job's best
+    model.
     """
     with connect() as client:
         if name != VIOLATIONS:
@@ -52,7 +54,7 @@ def fairness(
 
 def _print(name: str, found: Fairness) -> None:
     if not found["tenants"]:
-        say(f"Nothing is known of virtual cluster {name} yet.")
+        say(f"There are no figures of virtual cluster {name} yet.")
         return
     columns = ["TENANT", "WEIGHT", "WANTS", "OWN PART", "ENTITLED", "HAS", "BORROWED", "LENT"]
     columns += ["HERE", "ALONE", "GAIN", "RHO", "ENVY", "FRACTION"]

@@ -25,31 +25,34 @@ Filters = Annotated[
     typer.Option(
         "--filter",
         metavar="NAME=VALUE",
-        help="All jobs that have not ended and match: state, virtual_cluster, tenant, label, name, q (a"
-        " part of the name), submitted_by, gpu_model, guarantee, id, array; may be repeated.",
+        help=(
+            "All jobs that match and have not ended. NAME is state, virtual_cluster, tenant, "
+            "label, name, q (part of the name), submitted_by, gpu_model, guarantee, id or array; "
+            "may be repeated."
+        ),
     ),
 ]
 States = Annotated[
     str | None,
     typer.Option(
-        "--state", "-s", metavar="STATE,...", help="All in these states; short for --filter state=."
+        "--state", "-s", metavar="STATE,...", help="All jobs in these states; short for --filter state=."
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print their number.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print how many jobs match.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def cancel(
     job_ids: SomeJobs = None,
     all_queued: Annotated[
-        bool, typer.Option("--all-queued", help="All jobs that you submitted and that wait.")
+        bool, typer.Option("--all-queued", help="All waiting jobs that you submitted.")
     ] = False,
     filters: Filters = None,
     states: States = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Cancel jobs. A running one gets time to write a checkpoint.
+    """Cancel jobs. A running job gets its grace period to write a checkpoint.
 
     `allot cancel 17 18`, or `allot cancel --filter label=sweep=3 --filter state=queued`
     """
@@ -74,7 +77,7 @@ def hold(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Keep waiting jobs from starting until they are released.
+    """Hold waiting jobs: they start only after `allot release`.
 
     `allot hold 17 18`, or `allot hold --filter label=sweep=3`
     """
@@ -88,7 +91,7 @@ def release(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Let held jobs start again.
+    """Release held jobs, so that they can start.
 
     `allot release 17 18`, or `allot release --filter label=sweep=3`
     """
@@ -102,7 +105,7 @@ def requeue(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Let running jobs write a checkpoint, give their GPUs back, and wait again.
+    """Stop running jobs after their checkpoint and put them back in the queue.
 
     `allot requeue 17 18`, or `allot requeue --filter label=sweep=3`
     """

@@ -31,61 +31,80 @@ _SEEN_RUNNING = (State.running, State.succeeded, State.failed, State.cancelled)
 _BY = {"vc": "virtual_cluster", "model": "gpu_model"}
 GROUPINGS = ("tenant", "user", "vc", "model", "application", "day")
 
-CsvOption = Annotated[bool, typer.Option("--csv", help="Comma-separated, times in ISO 8601.")]
-TenantOption = Annotated[str | None, typer.Option(help="Only this tenant's.")]
-UserOption = Annotated[str | None, typer.Option("--user", "-u", help="Only submitted by this user.")]
-MineOption = Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, with times in ISO 8601.")]
+TenantOption = Annotated[str | None, typer.Option(help="Only of this tenant.")]
+UserOption = Annotated[str | None, typer.Option("--user", "-u", help="Only jobs that this user submitted.")]
+MineOption = Annotated[bool, typer.Option("--mine", "-m", help="Only jobs that you submitted.")]
 
 
 def hist(
     since: Annotated[
         str,
         typer.Option(
-            "--since", "-S", metavar="TIME", help="Not ended before: 7d, yesterday, 2026-12-01T18:00."
+            "--since",
+            "-S",
+            metavar="TIME",
+            help="Only jobs that had not ended by this time: 7d (ago), yesterday, 2026-12-01T18:00.",
         ),
     ] = "1d",
     until: Annotated[
-        str | None, typer.Option("--until", "-E", metavar="TIME", help="Submitted before.")
+        str | None,
+        typer.Option("--until", "-E", metavar="TIME", help="Only jobs submitted before this time."),
     ] = None,
     ended_since: Annotated[
-        str | None, typer.Option("--ended-since", metavar="TIME", help="Ended since.")
+        str | None,
+        typer.Option("--ended-since", metavar="TIME", help="Only jobs that ended at or after this time."),
     ] = None,
     ended_until: Annotated[
-        str | None, typer.Option("--ended-until", metavar="TIME", help="Ended before.")
+        str | None,
+        typer.Option("--ended-until", metavar="TIME", help="Only jobs that ended before this time."),
     ] = None,
     state: Annotated[
         list[State] | None,
-        typer.Option("--state", "-s", help="Only these; repeatable.", show_default="all but queued"),
+        typer.Option(
+            "--state", "-s", help="Only jobs in this state; may be repeated.", show_default="all but queued"
+        ),
     ] = None,
     user: UserOption = None,
     mine: MineOption = False,
     tenant: TenantOption = None,
     vc: Annotated[str | None, typer.Option(help="Only in this virtual cluster.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only with this in the name.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only for this GPU model.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs whose name contains this text.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Only jobs that ask for this GPU model, or run on it.")
+    ] = None,
     label: Annotated[
         str | None,
-        typer.Option("--label", "-l", metavar="KEY[=VALUE]", help="Only with this label, or of this name."),
+        typer.Option(
+            "--label",
+            "-l",
+            metavar="KEY[=VALUE]",
+            help="Only jobs with this label, or with any label of this name.",
+        ),
     ] = None,
     failure: Annotated[
         str | None,
-        typer.Option("--failure", metavar="CLASS", help="Only with an attempt that failed so."),
+        typer.Option(
+            "--failure",
+            metavar="CLASS",
+            help="Only jobs with an attempt of this failure class, such as import_error.",
+        ),
     ] = None,
     array: Annotated[
-        int | None, typer.Option("--array", metavar="ID", help="Only this array's tasks.")
+        int | None, typer.Option("--array", metavar="ID", help="Only tasks of this array.")
     ] = None,
     columns: Annotated[
         str,
         typer.Option("--format", "-F", metavar="COLUMN,...", help=f"Of {', '.join(COLUMNS)} and label:NAME."),
     ] = DEFAULT_COLUMNS,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows at most.")] = DEFAULT_ROWS,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Maximum number of rows.")] = DEFAULT_ROWS,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List all, without a limit.")] = False,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
     parquet: ParquetOption = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """List jobs that run or ran in a time, the newest first: `allot hist --since 7d --state failed`."""
+    """List jobs that ran in a period, newest first: `allot hist --since 7d --state failed`."""
     output = _one_output(output, as_json, as_csv, parquet)
     shown = chosen(columns)
     if parquet and (columns != DEFAULT_COLUMNS or rows != DEFAULT_ROWS):
@@ -144,33 +163,37 @@ def usage(
             "--since",
             "-S",
             metavar="TIME",
-            help="30d, yesterday, 2026-12-01.",
+            help="Start of the period: 30d (ago), yesterday, 2026-12-01.",
             show_default="this month, by UTC",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", "-E", metavar="TIME", help="Before it.", show_default="now")
+        str | None,
+        typer.Option(
+            "--until", "-E", metavar="TIME", help="End of the period, not included.", show_default="now"
+        ),
     ] = None,
     tenant: TenantOption = None,
     user: UserOption = None,
     mine: MineOption = False,
     vc: Annotated[str | None, typer.Option(help="Only in this virtual cluster.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only on this GPU model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only use of this GPU model.")] = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
     parquet: ParquetOption = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show who used how many GPU-hours: `allot usage --by user,model --since 30d`.
+    """Show GPU-hours used: `allot usage --by user,model --since 30d`.
 
-    Members see their tenants' use, admins of a tenant also by user, operators that of all tenants.
+    Members see the use of their tenants; admins of a tenant can also group it by user. Operators see all
+    tenants.
     """
     output = _one_output(output, as_json, as_csv, parquet)
     groupings = words(by)
     unknown = [name for name in groupings if name not in GROUPINGS]
     if unknown or not groupings:
         raise WrongUse(
-            f"--by: {unknown[0] if unknown else ''!r} is no grouping; some of: {', '.join(GROUPINGS)}."
+            f"--by: {unknown[0] if unknown else ''!r} is not a grouping; expected: {', '.join(GROUPINGS)}."
         )
     with connect() as client:
         question = {

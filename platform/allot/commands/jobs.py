@@ -92,41 +92,59 @@ class Sort(StrEnum):
 
 def ls(
     state: Annotated[
-        list[State] | None, typer.Option("--state", "-s", help="Only these; repeatable.")
+        list[State] | None, typer.Option("--state", "-s", help="Only jobs in this state; may be repeated.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
     vc: Annotated[str | None, typer.Option(help="Only in this virtual cluster.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only with this in the name.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only for this GPU model.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs whose name contains this text.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Only jobs that ask for this GPU model, or run on it.")
+    ] = None,
     guarantee: Annotated[Guarantee | None, typer.Option(help="Only of this kind.")] = None,
     label: Annotated[
         str | None,
-        typer.Option("--label", "-l", metavar="KEY[=VALUE]", help="Only with this label, or of this name."),
+        typer.Option(
+            "--label",
+            "-l",
+            metavar="KEY[=VALUE]",
+            help="Only jobs with this label, or with any label of this name.",
+        ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="USER", help="Only submitted by this user.")
+        str | None, typer.Option("--by", metavar="USER", help="Only jobs that this user submitted.")
     ] = None,
-    mine: Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")] = False,
+    mine: Annotated[bool, typer.Option("--mine", "-m", help="Only jobs that you submitted.")] = False,
     failure: Annotated[
-        str | None, typer.Option("--failure", metavar="CLASS", help="Only with an attempt that failed so.")
+        str | None,
+        typer.Option(
+            "--failure",
+            metavar="CLASS",
+            help="Only jobs with an attempt of this failure class, such as import_error.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", "-S", metavar="TIME", help="Not ended before: 7d, yesterday, 2026-12-01."),
+        typer.Option(
+            "--since",
+            "-S",
+            metavar="TIME",
+            help="Only jobs that had not ended by this time: 7d (ago), yesterday, 2026-12-01.",
+        ),
     ] = None,
     sort: Annotated[
-        Sort, typer.Option("--sort", help="By what; - before it: the largest or latest first.")
+        Sort,
+        typer.Option("--sort", help="Sort by this field; with - before it, the largest or latest first."),
     ] = Sort.newest,
     array: Annotated[
-        int | None, typer.Option("--array", metavar="ID", help="Only the tasks of this array.")
+        int | None, typer.Option("--array", metavar="ID", help="Only tasks of this array.")
     ] = None,
-    fold: Annotated[bool, typer.Option("--fold", help="One line for each array.")] = False,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows at most.")] = DEFAULT_ROWS,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
+    fold: Annotated[bool, typer.Option("--fold", help="Print one line for each array.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Maximum number of rows.")] = DEFAULT_ROWS,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List all, without a limit.")] = False,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
 ) -> None:
-    """List jobs, the newest first: `allot ls --state running --sort started`."""
+    """List jobs, newest first: `allot ls --state running --sort started`."""
     with connect() as client:
         found = client.jobs(
             # One more than is shown reveals whether there are more.
@@ -181,7 +199,7 @@ def _print_jobs(jobs: list[Job]) -> None:
 def show(
     job_id: JobId,
     spec: Annotated[
-        bool, typer.Option("--spec", help="Print only the specification, ready for `allot submit -`.")
+        bool, typer.Option("--spec", help="Print only the specification; `allot submit -` accepts it.")
     ] = False,
     output: OutputOption = Format.table,
 ) -> None:
@@ -294,8 +312,8 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show why a job waits: the reasons, the most decisive first, its place in the queue, and when it will
-    probably start.
+    """Show why a job waits: the reasons (most decisive first), its place in the queue and its predicted
+    start.
     """
     output = Format.json if as_json else output
     if (job_id is None) is not last:

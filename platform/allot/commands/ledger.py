@@ -22,28 +22,41 @@ COLUMNS = ("LINE", "AT", "ROUND", "VIEW", "KIND", "PARTY", "WITH", "GETS", "GIVE
 
 
 def ledger(
-    kind: Annotated[str | None, typer.Option(help="Such as trade, win or offer.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only lines of this kind, such as trade, win or offer.")
+    ] = None,
     vc: Annotated[
-        str | None, typer.Option(help="Only this virtual cluster's; `market` and `spare` are views, too.")
+        str | None, typer.Option(help="Only lines of this virtual cluster. `market` and `spare` work too.")
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(help="On one side or the other; in the market, a virtual cluster.")
+        str | None,
+        typer.Option(
+            help="Only lines with this tenant on one side; in the market, with this virtual cluster."
+        ),
     ] = None,
-    job: Annotated[int | None, typer.Option(help="Lines that name this job.", min=0)] = None,
-    round_number: Annotated[int | None, typer.Option("--round", help="Only this round.", min=0)] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Lines at most.", min=1)] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print all of them as CSV, the oldest first.")] = False,
+    job: Annotated[int | None, typer.Option(help="Only lines that name this job.", min=0)] = None,
+    round_number: Annotated[
+        int | None, typer.Option("--round", help="Only lines of this scheduling round.", min=0)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of lines.", min=1)] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new lines as they are written, until Ctrl-C.")
+    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all lines as CSV, oldest first.")] = False,
     parquet: ParquetOption = None,
     replay: Annotated[
         int | None,
-        typer.Option("--replay", metavar="LINE", help="Decide this line's round again, and compare."),
+        typer.Option(
+            "--replay",
+            metavar="LINE",
+            help="Recompute the round of this line from its stored facts, and compare.",
+        ),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show the ledger, the newest line last: what was bid, won, paid, traded and lent.
+    """Show the ledger, newest line last: bids, wins, payments, trades and loans.
 
-    You see what concerns your tenants; other tenants are not named.
+    You see the lines that concern your tenants. Other tenants are not named.
     """
     filters: dict[str, Any] = {"kind": kind, "view": vc, "party": tenant, "job": job, "round": round_number}
     if csv and parquet:

@@ -65,14 +65,21 @@ def overcommit(
     name: Name,
     how: Annotated[
         Overcommit | None,
-        typer.Argument(help="Whether opportunistic jobs get what guaranteed ones are not expected to use."),
+        typer.Argument(
+            help=(
+                "predicted: opportunistic jobs get CPUs and memory that guaranteed jobs are not "
+                "expected to use. never: they do not."
+            )
+        ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(min=0.0, max=0.9, help="The part of each node's CPUs and memory that is not lent."),
+        typer.Option(
+            min=0.0, max=0.9, help="Fraction of each node's CPUs and memory that is never lent, 0 to 0.9."
+        ),
     ] = None,
 ) -> None:
-    """Lend CPUs and memory that a virtual cluster's guaranteed jobs do not use, or not. For operators."""
+    """Set whether opportunistic jobs get CPUs and memory that guaranteed jobs leave unused. For operators."""
     asked = {"overcommit": how and how.value, "overcommit_margin": margin}
     changes = {field: value for field, value in asked.items() if value is not None}
     if not changes:
@@ -88,14 +95,14 @@ def limit_all(
         typer.Option(
             "--preemptions-per-round",
             metavar="N",
-            help="The most jobs that policies preempt in a round; `none`: unlimited.",
+            help="Maximum number of jobs that policies preempt in one scheduling round; `none`: unlimited.",
         ),
     ] = None,
     backoff: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Seconds for which a job borrows no GPUs after an early preemption; doubled each time.",
+            help="Seconds for which a job gets no spare GPUs after an early preemption; doubles each time.",
         ),
     ] = None,
     max_backoff: Annotated[

@@ -18,13 +18,15 @@ from allot.output import Format, print_line, print_objects, say, shown_once
 def login(
     url: Annotated[
         str | None,
-        typer.Argument(help="The server, e.g. http://localhost:8000. Default: ALLOT_URL or the last one."),
+        typer.Argument(
+            help="Address of the server, such as http://localhost:8000. Default: ALLOT_URL, or the last one."
+        ),
     ] = None,
     username: Annotated[
-        str | None, typer.Option("--username", "-u", help="Who you are; asked for when absent.")
+        str | None, typer.Option("--username", "-u", help="Your username. Default: you are asked for it.")
     ] = None,
     token: Annotated[
-        str | None, typer.Option(help="Keep this API token instead of asking for a password.")
+        str | None, typer.Option(help="Store this API token instead of asking for a password.")
     ] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
@@ -32,7 +34,9 @@ def login(
     expires_in_days: Annotated[
         int | None,
         typer.Option(
-            min=1, help="How long the created token works. Left out: the usual.", show_default=False
+            min=1,
+            help="Days for which the created token works. Default: as the server is configured.",
+            show_default=False,
         ),
     ] = None,
     insecure: Annotated[
@@ -41,15 +45,15 @@ def login(
             "--insecure",
             envvar="ALLOT_INSECURE",
             show_envvar=False,
-            help="Allow http:// to another machine, in the clear, from now on.",
+            help="Allow unencrypted http:// to another machine from now on.",
         ),
     ] = False,
     scopes: ScopeOption = None,
 ) -> None:
     """Sign in to a server and remember it.
 
-    Creates an API token named after this machine and keeps it in a file that only you can read. It may do
-    what you may, unless --scope narrows it. The password is not kept.
+    Creates an API token named after this machine and stores it in a file that only you can read. The token
+    has all your rights, unless --scope narrows them. The password is not stored.
     """
     from allot.client import Client
 
@@ -89,9 +93,9 @@ def login(
     if earlier is not None:
         # Signing in again and again must not pile up tokens.
         _revoke(chosen, earlier)
-    say(f"Signed in to {chosen} as {me['user']['username']}. The token is kept in {path}.")
+    say(f"Signed in to {chosen} as {me['user']['username']}. The token is stored in {path}.")
     if os.environ.get("ALLOT_TOKEN"):
-        say("allot: warning: the environment variable ALLOT_TOKEN wins over it.")
+        say("allot: warning: the environment variable ALLOT_TOKEN overrides it.")
 
 
 def _revoke(url: str, server: credentials.Server) -> None:
@@ -109,7 +113,7 @@ def _revoke(url: str, server: credentials.Server) -> None:
         # The token is dead already, which is what was wanted.
         pass
     except (Unreachable, Refused) as error:
-        say(f"allot: warning: the token was forgotten here but not revoked on the server. {error}")
+        say(f"allot: warning: the token was deleted here but not revoked on the server. {error}")
 
 
 def _ask(what: str) -> str:
@@ -120,14 +124,14 @@ def _ask(what: str) -> str:
 
 def password(
     keep_tokens: Annotated[
-        bool, typer.Option("--keep-tokens", help="Let your API tokens work on. They end otherwise.")
+        bool, typer.Option("--keep-tokens", help="Keep your API tokens valid. Default: they are revoked.")
     ] = False,
     password_stdin: Annotated[
         bool,
         typer.Option("--password-stdin", help="Read the current and the new password, one line each."),
     ] = False,
 ) -> None:
-    """Change your password. All your API tokens end with it, and this machine gets a new one."""
+    """Change your password. This revokes all your API tokens and gives this machine a new one."""
     from allot.client import Client
     from allot.signin import create_token
 
@@ -143,7 +147,7 @@ def password(
             raise WrongUse("The two new passwords differ; nothing was changed.")
         client.change_password(present, new, end_tokens=not keep_tokens)
     if keep_tokens:
-        say("Your password is changed. Your tokens work on.")
+        say("Your password is changed. Your tokens stay valid.")
         return
     path = credentials.config_path()
     kept = credentials.load(path)
@@ -151,17 +155,17 @@ def password(
         _, created = create_token(account.url, username=username, password=new, insecure=account.insecure)
         kept.servers[account.url] |= {"token": shown_once(created["token"]), "made_here": True}
         credentials.save(path, kept)
-    say("Your password is changed, and your tokens have ended; this machine has a new one.")
+    say("Your password is changed and your tokens are revoked; this machine has a new token.")
 
 
 def logout() -> None:
-    """Forget the token of this machine, and revoke it if `allot login` made it."""
+    """Delete the token from this machine, and revoke it if `allot login` created it."""
     path = credentials.config_path()
     kept = credentials.load(path)
     url = credentials.find_account().url
     server = kept.servers.pop(url, None)
     if server is None:
-        raise WrongUse(f"Not signed in to {url}; there is nothing to forget.")
+        raise WrongUse(f"Not signed in to {url}; there is no token to delete.")
     _revoke(url, server)
     if kept.current == url:
         kept.current = next(iter(kept.servers), None)
@@ -170,7 +174,7 @@ def logout() -> None:
 
 
 def whoami(output: OutputOption = Format.table) -> None:
-    """Show which server and who you are there."""
+    """Show the server and the user you are signed in as."""
     with connect() as client:
         me = client.me()
         if output is not Format.table:
@@ -185,7 +189,7 @@ def whoami(output: OutputOption = Format.table) -> None:
 
 
 def version() -> None:
-    """Show the version of this command."""
+    """Show the version of `allot`."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed_version
 

@@ -28,55 +28,70 @@ TIMED_OUT = 124
 def logs(
     job_id: JobId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as output comes, over restarts, until the job ends.")
+        bool,
+        typer.Option("--follow", "-f", help="Print new output, also after restarts, until the job ends."),
     ] = False,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", "-a", min=1, help="Which attempt.", show_default="the latest")
+        int | None,
+        typer.Option("--attempt", "-a", min=1, help="Number of the attempt.", show_default="the latest"),
     ] = None,
     rank: Annotated[
         int | None,
-        typer.Option("--rank", "-r", min=0, help="Which process of the gang.", show_default="0"),
+        typer.Option("--rank", "-r", min=0, help="Rank of the process in the gang.", show_default="0"),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", "-t", help="Only this task: all its ranks, unless one is given."),
+        typer.Option("--task", "-t", help="Only this task: all its ranks, unless --rank names one."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All ranks by time, with task and rank before each line.")
+        bool, typer.Option("--all", help="All ranks, merged by time; task and rank stand before each line.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.", show_default="all")
+        int | None,
+        typer.Option("--tail", "-n", min=0, help="Print only this many last lines.", show_default="all"),
     ] = None,
     grep: Annotated[
         str | None,
-        typer.Option("--grep", "-e", metavar="PATTERN", help="Only lines that match; with their numbers."),
+        typer.Option(
+            "--grep",
+            "-e",
+            metavar="PATTERN",
+            help="Print only lines that match this regular expression, with line numbers.",
+        ),
     ] = None,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="With --grep.")] = False,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", "-i", help="With --grep: match upper and lower case alike.")
+    ] = False,
     context: Annotated[
-        int, typer.Option("--context", "-C", min=0, max=20, help="With --grep: lines around each.")
+        int,
+        typer.Option(
+            "--context",
+            "-C",
+            min=0,
+            max=20,
+            help="With --grep: lines to print before and after each match.",
+        ),
     ] = 0,
     download: Annotated[
         Path | None,
         typer.Option(
             "--download",
             metavar="FILE",
-            help="Write it to a file; a zip where it is of several ranks.",
+            help="Write the output to a file; a zip archive if it has several ranks.",
         ),
     ] = None,
     raw: Annotated[
         bool,
-        typer.Option(
-            "--raw", help="Leave escape sequences in, also in a terminal. In a pipe they stay anyway."
-        ),
+        typer.Option("--raw", help="Print escape sequences to a terminal too. A pipe always gets them."),
     ] = False,
 ) -> None:
-    """Print what a job wrote."""
+    """Print the output of a job."""
     if everything and (task is not None or rank is not None):
         raise WrongUse("--all means the output of all ranks. Give it without --task and --rank.")
     if download is not None and (follow or tail is not None or grep is not None):
         raise WrongUse("--download writes the whole output. Give it without --follow, --tail and --grep.")
     if grep is not None and (follow or tail is not None):
-        raise WrongUse("--grep looks through what there is. Give it without --follow and --tail.")
+        raise WrongUse("--grep searches the output that exists now. Give it without --follow and --tail.")
     with connect(patient=follow) as client:
         if download is not None:
             written = client.logs.download(job_id, download, attempt=attempt, task=task, rank=rank)
@@ -217,15 +232,17 @@ def wait(
     job_ids: JobIds,
     timeout_seconds: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Timeout; then the exit code is 124."),
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0, help="Stop waiting after this time, with exit code 124."
+        ),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Wait until jobs end. The exit code is the job's; with several jobs, that of the first that did not
-    succeed.
+    """Wait until jobs end, and exit with the job's exit code; with several jobs, with that of the first that
+    did not succeed.
 
-    A job that was cancelled, or failed without an exit code of its own, counts as 1; one that a signal ended
-    counts as 128 plus its number.
+    The exit code is 1 for a job that was cancelled or failed without an exit code, and 128 plus the signal's
+    number for a job that a signal ended.
     """
     with connect(patient=True) as client:
         jobs = wait_for(client, job_ids, timeout_seconds=timeout_seconds)

@@ -17,10 +17,10 @@ _NAMED = 3
 
 
 def maintenance(
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also over and cancelled ones.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include past and cancelled windows.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """List maintenance windows: when nodes take no jobs, why, and which of the jobs there you may see."""
+    """List maintenance windows: when nodes accept no jobs, why, and the jobs there that you may see."""
     with connect() as client:
         found = client.administration.windows(states=() if every else ACTIVE)
     if output is not Format.table:

@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 rule_group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-OfferId = Annotated[int, typer.Argument(metavar="OFFER", help="The offer's number.", min=1)]
+OfferId = Annotated[int, typer.Argument(metavar="OFFER", help="Number of the offer.", min=1)]
 Lender = Annotated[str, typer.Argument(metavar="VC", help="The virtual cluster that lends.")]
 Borrower = Annotated[str, typer.Argument(metavar="VC", help="The virtual cluster that borrows.")]
-Owner = Annotated[str, typer.Argument(metavar="VC", help="A virtual cluster.")]
-VcOption = Annotated[str | None, typer.Option("--vc", help="Only this virtual cluster's.")]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)]
+Owner = Annotated[str, typer.Argument(metavar="VC", help="Name of the virtual cluster.")]
+VcOption = Annotated[str | None, typer.Option("--vc", help="Only of this virtual cluster.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.", min=1)]
 GpusOption = Annotated[
     list[str] | None,
-    typer.Option("--gpus", "-g", metavar="MODEL=N", help="GPUs by model; may be repeated."),
+    typer.Option("--gpus", "-g", metavar="MODEL=N", help="Number of GPUs of a model; may be repeated."),
 ]
 CellsOption = Annotated[
     list[str] | None,
-    typer.Option("--cells", "-c", metavar="TYPE=N", help="Cells of a type; may be repeated."),
+    typer.Option("--cells", "-c", metavar="TYPE=N", help="Number of cells of a type; may be repeated."),
 ]
-PriceOption = Annotated[float, typer.Option("--price", "-p", help="Credits for a GPU and an hour.", min=0)]
+PriceOption = Annotated[float, typer.Option("--price", "-p", help="Credits for one GPU-hour.", min=0)]
 
 
 class OfferStates(StrEnum):
@@ -80,7 +80,9 @@ def _counts(given: list[str], option: str) -> dict[str, int]:
     for text in given:
         name, is_said, count = text.rpartition("=")
         if not (is_said and name and count.isdecimal() and len(count) < 10) or name in counts:
-            raise WrongUse(f"{option}: {text!r} is no name with a number, or named twice; give V100=2.")
+            raise WrongUse(
+                f"{option}: {text!r} is not a name with a number, or is given twice; expected V100=2."
+            )
         counts[name] = int(count)
     return counts
 
@@ -95,7 +97,7 @@ def offers(
     limit: LimitOption = 200,
     output: OutputOption = Format.table,
 ) -> None:
-    """List what virtual clusters offer, and what each offer costs if it is taken now."""
+    """List offers of virtual clusters, and the price of each if you take it now."""
     wanted = None if state is OfferStates.all else state.value
     with connect() as client:
         found = list(client.market.offers(limit=limit, state=wanted, virtual_cluster=vc))
@@ -126,26 +128,38 @@ def offer(
     vc: Lender,
     gpus: GpusOption = None,
     cells: CellsOption = None,
-    until: Annotated[str, typer.Option("--until", "-u", help="2h, 1d12h or 2026-12-01T18:00.")] = "",
+    until: Annotated[
+        str, typer.Option("--until", "-u", help="When the loan ends: 2h, 1d12h or 2026-12-01T18:00.")
+    ] = "",
     start: Annotated[
-        str, typer.Option("--from", help="Likewise; left out: from the moment it is taken.")
+        str,
+        typer.Option("--from", help="When the loan starts, in the same form. Default: when it is taken."),
     ] = "",
     price: PriceOption = 0.0,
     return_gpus: Annotated[
         list[str] | None,
-        typer.Option("--return-gpus", metavar="MODEL=N", help="What the taker lends for the same time."),
+        typer.Option(
+            "--return-gpus",
+            metavar="MODEL=N",
+            help="GPUs that the borrower lends in return for the same time; may be repeated.",
+        ),
     ] = None,
     return_cells: Annotated[
-        list[str] | None, typer.Option("--return-cells", metavar="TYPE=N", help="Likewise, cells.")
+        list[str] | None,
+        typer.Option(
+            "--return-cells",
+            metavar="TYPE=N",
+            help="Cells that the borrower lends in return for the same time; may be repeated.",
+        ),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Offer what a virtual cluster owns and can do without. For admins of its only member, and operators.
+    """Offer GPUs or cells of a virtual cluster for loan. For admins of its only member, and operators.
 
     `allot market offer speech --gpus P100=2 --until 8h --price 1.5`
     """
     if not until:
-        raise WrongUse("Say with --until how long it is lent: a time such as 8h, or an instant.")
+        raise WrongUse("State with --until when the loan ends: 8h, or 2026-12-01T18:00.")
     begin = instant(start, "--from") if start else None
     wanted: dict[str, Any] = {
         "virtual_cluster": vc,
@@ -173,7 +187,7 @@ def _until(row: Offer | Loan) -> str:
 
 @group.command()
 def withdraw(offer: OfferId) -> None:
-    """Withdraw an offer that was not taken."""
+    """Withdraw an open offer."""
     with connect() as client:
         client.market.withdraw(offer)
     print_line(f"offer {offer} is withdrawn")
@@ -181,7 +195,7 @@ def withdraw(offer: OfferId) -> None:
 
 @group.command()
 def take(offer: OfferId, vc: Borrower, output: OutputOption = Format.table) -> None:
-    """Borrow what is offered, and pay for the whole time. For owners of VC, and operators."""
+    """Take an offer: borrow what it offers, and pay for its whole time. For owners of VC, and operators."""
     with connect() as client:
         loan = client.market.take(offer, vc)
     if output is not Format.table:
@@ -197,12 +211,14 @@ def take(offer: OfferId, vc: Borrower, output: OutputOption = Format.table) -> N
 
 @group.command()
 def loans(
-    state: Annotated[LoanStates | None, typer.Option(help="Left out: active and coming ones.")] = None,
+    state: Annotated[
+        LoanStates | None, typer.Option(help="Only loans in this state. Default: active and coming loans.")
+    ] = None,
     vc: VcOption = None,
     limit: LimitOption = 200,
     output: OutputOption = Format.table,
 ) -> None:
-    """List loans with their borrowers, and until when."""
+    """List loans: who borrows, and until when."""
     wanted = [None] if state is LoanStates.all else [state.value] if state else ["active", "coming"]
     with connect() as client:
         found = [
@@ -233,8 +249,8 @@ def _loan(row: Loan) -> list[object]:
 
 
 @group.command()
-def end(loan: Annotated[int, typer.Argument(metavar="LOAN", help="The loan's number.", min=1)]) -> None:
-    """Give back what is borrowed, without a refund; operators end any loan, and the rest is refunded."""
+def end(loan: Annotated[int, typer.Argument(metavar="LOAN", help="Number of the loan.", min=1)]) -> None:
+    """End a loan. A borrower gets no refund. Operators can end any loan; the rest is refunded then."""
     with connect() as client:
         ended = client.market.end(loan)
     paid, refunded = credits_words(ended["paid"]), credits_words(ended["refunded"])
@@ -246,7 +262,7 @@ def end(loan: Annotated[int, typer.Argument(metavar="LOAN", help="The loan's num
 
 @group.command()
 def rules(vc: VcOption = None, output: OutputOption = Format.table) -> None:
-    """List the rules by which virtual clusters lend and borrow by themselves."""
+    """List the rules by which virtual clusters lend and borrow automatically."""
     with connect() as client:
         found = list(client.market.rules(vc))
     if output is not Format.table:
@@ -274,17 +290,19 @@ def rule_add(
     vc: Owner,
     gpus: GpusOption = None,
     cells: CellsOption = None,
-    idle: Annotated[str, typer.Option(help="lend: how long it must have been idle.")] = "10m",
-    lend_for: Annotated[str, typer.Option("--for", help="lend: for how long.")] = "1h",
+    idle: Annotated[str, typer.Option(help="lend: lend what has been idle for this time.")] = "10m",
+    lend_for: Annotated[str, typer.Option("--for", help="lend: length of the loan.")] = "1h",
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="borrow: only this GPU model; may be repeated.")
     ] = None,
-    most: Annotated[int | None, typer.Option(help="borrow: GPUs at once.", min=1)] = None,
-    waiting: Annotated[str, typer.Option(help="borrow: how long a job must have waited.")] = "5m",
+    most: Annotated[
+        int | None, typer.Option(help="borrow: maximum number of GPUs borrowed at once.", min=1)
+    ] = None,
+    waiting: Annotated[str, typer.Option(help="borrow: borrow when a job has waited for this time.")] = "5m",
     price: PriceOption = 0.0,
     output: OutputOption = Format.table,
 ) -> None:
-    """Let a virtual cluster lend what is idle, or borrow when its jobs wait. For its owners, and operators.
+    """Add a rule: lend idle GPUs, or borrow when jobs wait. For owners of the virtual cluster, and operators.
 
     `allot market rule add lend speech --gpus P100=2 --idle 10m --for 2h --price 1`
 
@@ -310,7 +328,7 @@ def rule_add(
 
 @rule_group.command(name="remove")
 def rule_remove(rule: Annotated[int, typer.Argument(metavar="RULE", min=1)]) -> None:
-    """Remove a rule; offers that it made and that were not taken are withdrawn, its loans go on."""
+    """Remove a rule. Its open offers are withdrawn; its loans go on."""
     with connect() as client:
         client.market.remove_rule(rule)
     print_line(f"rule {rule} is removed")
@@ -321,7 +339,7 @@ def rule_remove(rule: Annotated[int, typer.Argument(metavar="RULE", min=1)]) -> 
 
 @group.command()
 def accounts(output: OutputOption = Format.table) -> None:
-    """List what virtual clusters have: those of your tenants, for operators all."""
+    """List the credits of your tenants' virtual clusters; operators see all."""
     with connect() as client:
         found = list(client.market.accounts())
     if output is not Format.table:
@@ -345,8 +363,13 @@ def _account(row: CreditAccount) -> list[object]:
 @group.command(context_settings={"ignore_unknown_options": True})
 def grant(
     vc: Owner,
-    credits: Annotated[float, typer.Argument(help="Less than 0 takes back what is there.")],
-    reason: Annotated[str, typer.Option(help="Why; its members read it.")] = "",
+    credits: Annotated[
+        float,
+        typer.Argument(
+            help="Number of credits; a negative number takes credits back, as far as the account has them."
+        ),
+    ],
+    reason: Annotated[str, typer.Option(help="Reason; members of the virtual cluster can read it.")] = "",
 ) -> None:
     """Grant credits to a virtual cluster. For operators."""
     with connect() as client:
@@ -357,13 +380,13 @@ def grant(
 @group.command()
 def allowance(
     vc: Owner,
-    credits: Annotated[float | None, typer.Argument(help="Granted again in each period.")] = None,
-    every: Annotated[str, typer.Option(help="The period, such as 1d.")] = "1d",
-    remove: Annotated[bool, typer.Option("--remove", help="Grant no more.")] = False,
+    credits: Annotated[float | None, typer.Argument(help="Credits for each period.")] = None,
+    every: Annotated[str, typer.Option(help="Length of the period, such as 1d.")] = "1d",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the allowance.")] = False,
 ) -> None:
-    """Grant a virtual cluster this much in each period, the first at once. For operators."""
+    """Grant credits to a virtual cluster now and in each period. For operators."""
     if (credits is None) != remove:
-        raise WrongUse("Give credits, or --remove to grant no more.")
+        raise WrongUse("Give credits, or --remove to remove the allowance.")
     with connect() as client:
         if credits is None:
             client.market.remove_allowance(vc)
@@ -381,11 +404,11 @@ def allowance(
 def transfers(
     vc: VcOption = None,
     limit: LimitOption = 50,
-    csv: Annotated[bool, typer.Option("--csv", help="All of them as a CSV file, the oldest first.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all transfers as CSV, oldest first.")] = False,
     parquet: ParquetOption = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """List what moved between accounts, the newest first."""
+    """List transfers between accounts, newest first."""
     if csv and parquet:
         raise WrongUse("Give one of --csv and --parquet.")
     with connect() as client:
@@ -420,4 +443,6 @@ def _transfer(row: CreditTransfer) -> list[object]:
 
 def register(app: typer.Typer) -> None:
     group.add_typer(rule_group, name="rule", help="Add a rule, or remove one.")
-    app.add_typer(group, name="market", help="Guarantees lent between virtual clusters, and credits.")
+    app.add_typer(
+        group, name="market", help="Lend and borrow guarantees between virtual clusters, for credits."
+    )

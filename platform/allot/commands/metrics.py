@@ -46,18 +46,22 @@ class By(StrEnum):
 
 def metrics(
     job: Annotated[int | None, typer.Argument(metavar="ID", help="The job's number.", min=1)] = None,
-    node: Annotated[str | None, typer.Option(help="Of this node instead of a job.")] = None,
-    by: Annotated[By, typer.Option(help="All GPUs together, each GPU, or the use of each rank.")] = By.all,
-    attempt: Annotated[int | None, typer.Option(min=1, help="Of this attempt only.")] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Of this rank and its GPUs only.")] = None,
-    last: Annotated[str | None, typer.Option(help="Period until now, such as 30m or 2d.")] = None,
+    node: Annotated[str | None, typer.Option(help="Show this node instead of a job.")] = None,
+    by: Annotated[By, typer.Option(help="Show all GPUs together, each GPU, or each rank.")] = By.all,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Only this attempt. Default: all attempts.")
+    ] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank and its GPUs.")] = None,
+    last: Annotated[
+        str | None, typer.Option(help="Length of the period that ends now, such as 30m or 2d.")
+    ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show what a job, or a node, used over time: GPUs, CPUs, memory, power."""
+    """Show what a job or a node used over time: GPUs, CPUs, memory, power."""
     if (job is None) == (node is None):
         raise WrongUse("Name a job, or a node with --node.")
     if node is not None and (by is By.rank or attempt is not None or rank is not None):
-        raise WrongUse("--by rank, --attempt and --rank are of a job.")
+        raise WrongUse("--by rank, --attempt and --rank need a job.")
     parameters: dict[str, str | int | None] = {"attempt": attempt, "rank": rank}
     if last is not None:
         begin = datetime.now().astimezone() - timedelta(seconds=span_seconds(last, "--last"))
@@ -71,7 +75,7 @@ def metrics(
     if output is not Format.table:
         print_objects(found, output)
     elif not found["series"]:
-        say("There are no readings of that time.")
+        say("There are no readings in this period.")
     else:
         _print_metrics(found)
 
@@ -152,12 +156,12 @@ def _clock(at: float) -> str:
 
 def top(
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="The most jobs that are listed.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Look again every ten seconds.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Maximum number of jobs.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Refresh every ten seconds.")] = False,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
 ) -> None:
-    """List running jobs by how long their GPUs have done nothing, with what they use now."""
+    """List running jobs and what they use now; jobs whose GPUs have been idle longest come first."""
     with connect(patient=follow) as client:
         while True:
             _show_top(client, tenant, rows, output, quiet, is_screen=follow and sys.stdout.isatty())

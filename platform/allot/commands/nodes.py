@@ -78,7 +78,7 @@ def nodes(
 
 
 def sharing(output: OutputOption = Format.table) -> None:
-    """List the shared GPUs: which jobs have which part, how that is held, and what it costs each."""
+    """List shared GPUs: each job's part, how it is enforced, and how much sharing slows the job down."""
     with connect() as client:
         found = list(client.shared_gpus())
     if output is not Format.table:
@@ -273,14 +273,16 @@ def drain(
     deadline: Annotated[
         str | None,
         typer.Option(
-            "--deadline", metavar="WHEN", help="When its jobs are moved away: 2h, or 2026-12-01T18:00. Now."
+            "--deadline",
+            metavar="WHEN",
+            help="When its jobs are moved away: 2h (from now), or 2026-12-01T18:00. Default: now.",
         ),
     ] = None,
     why: Why = "",
 ) -> None:
-    """Move a node's jobs away, each with its grace period. For operators.
+    """Drain a node: move its jobs away, each with its grace period. For operators.
 
-    Until the deadline they go on, and only what will have ended by then is started there.
+    Until the deadline its jobs go on, and only jobs that will end before it start there.
     """
     at = None if deadline is None else instant(deadline, "--deadline")
     with connect() as client:
@@ -291,10 +293,10 @@ def drain(
 
 
 def cordon(name: Name, why: Why = "") -> None:
-    """Let nothing new start on a node; its jobs go on. For operators."""
+    """Cordon a node: no new job starts there; its jobs go on. For operators."""
     with connect() as client:
         client.cordon_node(name, why=why)
-    say(f"Node {name} accepts nothing new.")
+    say(f"Node {name} accepts no new jobs.")
 
 
 def resume(name: Name, why: Why = "") -> None:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Number = Annotated[int, typer.Argument(metavar="WEBHOOK", help="The webhook's number.", min=1)]
+Number = Annotated[int, typer.Argument(metavar="WEBHOOK", help="Number of the webhook.", min=1)]
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="Such as job.failed; may be repeated."),
+    typer.Option("--topic", metavar="TOPIC", help="Topic to send, such as job.failed; may be repeated."),
 ]
 TenantOption = Annotated[
-    str | None, typer.Option(help="Whose; left out: the cluster's, for operators.", show_default=False)
+    str | None,
+    typer.Option(help="The webhook's tenant. Default: the cluster, for operators.", show_default=False),
 ]
 
 
@@ -39,32 +40,38 @@ class States(StrEnum):
 
 
 def notifications(
-    jobs: Annotated[Jobs | None, typer.Option(help="Of which events of your jobs you get e-mail.")] = None,
+    jobs: Annotated[Jobs | None, typer.Option(help="Events of your jobs that are mailed to you.")] = None,
     tenants: Annotated[
-        bool | None, typer.Option("--tenants/--no-tenants", help="Of budgets and webhooks that you manage.")
+        bool | None,
+        typer.Option("--tenants/--no-tenants", help="E-mail about budgets and webhooks that you manage."),
     ] = None,
     cluster: Annotated[
-        bool | None, typer.Option("--cluster/--no-cluster", help="Of nodes, for operators.")
+        bool | None,
+        typer.Option("--cluster/--no-cluster", help="E-mail about lost and cordoned nodes. For operators."),
     ] = None,
-    address: Annotated[str | None, typer.Option(help="Your e-mail address; a mail confirms it.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Your e-mail address. A confirmation link is mailed to it.")
+    ] = None,
     reports: Annotated[
         list[str] | None,
         typer.Option(
             "--report",
             metavar="[TENANT=]PERIOD",
-            help="Usage reports of a tenant that you administer, or, for operators, of the cluster: week,"
-            " month or none; may be repeated.",
+            help=(
+                "Usage report by e-mail: PERIOD is week, month or none. TENANT is a tenant that you "
+                "administer. Default: the whole cluster, for operators. May be repeated."
+            ),
         ),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show or change what you get by e-mail: `allot notifications --report vision=week`."""
+    """Show or change which e-mails you get: `allot notifications --report vision=week`."""
     periods = [_report(text) for text in reports or ()]
     wanted = {"jobs": jobs and jobs.value, "tenants": tenants, "cluster": cluster}
     changes = {name: value for name, value in wanted.items() if value is not None}
     with connect() as client:
         if address is not None and client.notices.set_address(address)["confirmation_sent"]:
-            say(f"A mail was sent to {address}: open the link in it, and the address counts.")
+            say(f"A mail was sent to {address}: open the link in it to confirm the address.")
         for tenant, period in periods:
             client.notices.set_report(tenant, period)
         found = client.notices.change(changes) if changes else client.notices.settings()
@@ -81,7 +88,7 @@ def _report(text: str) -> tuple[str | None, str | None]:
     """Return the tenant (None: the cluster) and the period (None: no more) of a `--report`."""
     tenant, _, period = text.rpartition("=")
     if period not in ("week", "month", "none"):
-        raise WrongUse(f"--report: {period!r} is no period; one of: week, month, none.")
+        raise WrongUse(f"--report: {period!r} is not a period; expected one of: week, month, none.")
     return tenant or None, None if period == "none" else period
 
 
@@ -101,7 +108,7 @@ def _settings(found: NotificationSettings) -> list[tuple[str, str]]:
 
 @group.command(name="list")
 def list_webhooks(tenant: TenantOption = None, output: OutputOption = Format.table) -> None:
-    """List the webhooks of a tenant, or of the cluster."""
+    """List webhooks of a tenant, or of the cluster."""
     with connect() as client:
         found = list(client.notices.webhooks(tenant))
     if output is not Format.table:
@@ -145,13 +152,14 @@ def _failing(webhook: Webhook) -> str:
 
 @group.command()
 def add(
-    url: Annotated[str, typer.Argument(metavar="URL", help="https://host/path")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address to send events to: https://host/path")],
     topic: TopicOption = None,
     tenant: TenantOption = None,
     title: Annotated[str, typer.Option(help="What it is for.")] = "",
     output: OutputOption = Format.table,
 ) -> None:
-    """Make a webhook, and show its secret, now only. For admins of the tenant, and operators.
+    """Create a webhook and print its secret, which is not shown again. For admins of the tenant, and
+    operators.
 
     `allot webhook add https://ci.example.org/gpus --tenant vision --topic job.failed`
     """
@@ -166,12 +174,12 @@ def add(
 @group.command(name="set")
 def change(
     webhook: Number,
-    url: Annotated[str | None, typer.Option(help="https://host/path")] = None,
+    url: Annotated[str | None, typer.Option(help="Address to send events to: https://host/path")] = None,
     topic: TopicOption = None,
     title: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    active: Annotated[bool | None, typer.Option("--on/--off", help="Whether events are sent to it.")] = None,
+    active: Annotated[bool | None, typer.Option("--on/--off", help="Send events to it, or not.")] = None,
 ) -> None:
-    """Change a webhook; switched on again, it has no past failures."""
+    """Change a webhook. Switching it on again resets its failures."""
     wanted: dict[str, Any] = {"url": url, "topics": topic, "title": title, "active": active}
     changes = {name: value for name, value in wanted.items() if value is not None}
     if not changes:
@@ -183,7 +191,7 @@ def change(
 
 @group.command()
 def remove(webhook: Number) -> None:
-    """Remove a webhook, and what waits for it."""
+    """Remove a webhook and the messages that wait for it."""
     with connect() as client:
         client.notices.remove_webhook(webhook)
     print_line(f"webhook {webhook} is removed")
@@ -191,7 +199,7 @@ def remove(webhook: Number) -> None:
 
 @group.command()
 def rotate(webhook: Number, output: OutputOption = Format.table) -> None:
-    """Make a new secret, shown now only; the one of before signs beside it for a day."""
+    """Create a new secret and print it once. The old secret also signs messages for one more day."""
     with connect() as client:
         made = client.notices.rotate_secret(webhook)
     _print_secret(made, output)
@@ -207,7 +215,7 @@ def _print_secret(made: NewWebhook, output: Format) -> None:
 
 @group.command()
 def test(webhook: Number) -> None:
-    """Send a message without an event; `allot webhook deliveries` shows what became of it."""
+    """Send a test message; `allot webhook deliveries` shows its result."""
     with connect() as client:
         delivery = client.notices.test_webhook(webhook)
     print_line(f"delivery {delivery['id']} is on its way")
@@ -216,11 +224,11 @@ def test(webhook: Number) -> None:
 @group.command()
 def deliveries(
     webhook: Number,
-    state: Annotated[States | None, typer.Option(help="Only those in this state.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)] = 50,
+    state: Annotated[States | None, typer.Option(help="Only deliveries in this state.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.", min=1)] = 50,
     output: OutputOption = Format.table,
 ) -> None:
-    """List what was sent to a webhook, or waits, the newest first."""
+    """List messages sent to a webhook or waiting for it, newest first."""
     with connect() as client:
         found = list(client.notices.deliveries(webhook, state=state and state.value, limit=limit))
     if output is not Format.table:
@@ -247,9 +255,9 @@ def _delivery(row: Delivery) -> list[object]:
 @group.command()
 def redeliver(
     webhook: Number,
-    delivery: Annotated[int, typer.Argument(metavar="DELIVERY", help="The delivery's number.", min=1)],
+    delivery: Annotated[int, typer.Argument(metavar="DELIVERY", help="Number of the delivery.", min=1)],
 ) -> None:
-    """Send a message again, with the id that it had."""
+    """Send a message again, with the same id."""
     with connect() as client:
         client.notices.redeliver(webhook, delivery)
     print_line(f"delivery {delivery} is on its way")
@@ -257,4 +265,4 @@ def redeliver(
 
 def register(app: typer.Typer) -> None:
     app.command()(notifications)
-    app.add_typer(group, name="webhook", help="Addresses to which events are sent.")
+    app.add_typer(group, name="webhook", help="Manage webhooks: addresses to which events are sent.")

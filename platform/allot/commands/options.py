@@ -23,15 +23,16 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 300.0
 
 OutputOption = Annotated[
-    Format, typer.Option("--output", "-o", help="How to print: a table, or whole objects.", show_default=True)
+    Format,
+    typer.Option("--output", "-o", help="Output format: a table, or complete objects.", show_default=True),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 ParquetOption = Annotated[
     Path | None,
-    typer.Option("--parquet", metavar="FILE", help="Write all of them to a Parquet file, the oldest first."),
+    typer.Option("--parquet", metavar="FILE", help="Write all rows to a Parquet file, oldest first."),
 ]
 PasswordStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input, if it is needed.")
+    bool, typer.Option("--password-stdin", help="Read the password from standard input, if one is needed.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids or names.")]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number.", show_default=False, min=1)]

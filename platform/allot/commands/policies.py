@@ -31,15 +31,18 @@ Text = Annotated[
     ),
 ]
 PlacerOption = Annotated[
-    str | None, typer.Option("--placer", metavar="PLACER", help="Change the placer, too: written likewise.")
+    str | None,
+    typer.Option(
+        "--placer", metavar="PLACER", help="Set the placer too, in the same form. Default: unchanged."
+    ),
 ]
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(help="Show this policy or placer alone.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this policy or placer.")] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """List the policies and placers that there are, with their parameters and defaults."""
+    """List policies and placers, with their parameters and defaults."""
     with connect() as client:
         found = client.plugins()
     every = {plugin["name"]: plugin for plugin in (*found["placers"], *found["policies"])}
@@ -75,7 +78,7 @@ def _print_one(plugin: Plugin) -> None:
 
 @virtual_clusters.command()
 def policy(name: Name, text: Text, placer: PlacerOption = None) -> None:
-    """Choose a virtual cluster's policy; jobs that run go on. For operators.
+    """Set the policy of a virtual cluster; running jobs go on. For operators.
 
     `allot vc policy research "gavel:objective=max_min"`
     """
@@ -92,14 +95,16 @@ def policy(name: Name, text: Text, placer: PlacerOption = None) -> None:
 def whole(
     name: Name,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before others lose their guarantees.")
+        bool,
+        typer.Option("--yes", "-y", help="Do not ask before other virtual clusters lose their guarantees."),
     ] = False,
 ) -> None:
-    """Guarantee every GPU of the cluster to one virtual cluster, and none to the others. For operators.
+    """Guarantee every GPU of the cluster to one virtual cluster, so that one policy decides about all. For
+    operators.
 
-    So that one policy decides about all of them. The other virtual clusters stay, and their guaranteed jobs
-    run on, but new ones wait for a guarantee. Enlarge it again when nodes were added. Of GPU models that are
-    divided by cells it owns the topmost cells from then on.
+    The other virtual clusters stay, without guarantees. Their guaranteed jobs go on, but new ones wait for a
+    guarantee. Run the command again after you add nodes. If a GPU model is divided into cells, the virtual
+    cluster then owns its topmost cells.
     """
     with connect() as client:
         cells, mine = client.cells(), client.virtual_cluster(name)
@@ -148,7 +153,7 @@ def _topmost(chains: Sequence[ChainSummary]) -> dict[str, int]:
 
 @spare_pool.command()
 def show(output: OutputOption = Format.table) -> None:
-    """Show how the GPUs that no guaranteed job uses are handed out."""
+    """Show how spare GPUs are given to opportunistic jobs."""
     with connect() as client:
         found = client.cluster_settings()
     if output is not Format.table:
@@ -165,7 +170,7 @@ def show(output: OutputOption = Format.table) -> None:
 
 @spare_pool.command(name="policy")
 def spare_policy(text: Text, placer: PlacerOption = None) -> None:
-    """Choose the policy of opportunistic jobs; jobs that run go on. For operators."""
+    """Set the policy of opportunistic jobs; running jobs go on. For operators."""
     changes = {"spare_policy_plugin": plugin_of(text)}
     if placer is not None:
         changes["spare_placer_plugin"] = plugin_of(placer)
@@ -178,4 +183,4 @@ def spare_policy(text: Text, placer: PlacerOption = None) -> None:
 
 def register(app: typer.Typer) -> None:
     app.command()(policies)
-    app.add_typer(spare_pool, name="spare", help="GPUs that no guaranteed job uses.")
+    app.add_typer(spare_pool, name="spare", help="Manage spare GPUs: those that no guaranteed job uses.")

@@ -93,38 +93,45 @@ class Staying:
         except Refused:
             # It has ended by itself, which will be said in a moment.
             return
-        say(
-            f"Asked to cancel job {self._job}; it may write a checkpoint first. Ctrl-C again leaves it alone."
-        )
+        say(f"Cancelling job {self._job}: it may write a checkpoint first. Ctrl-C again leaves it running.")
 
 
 def run(
     ctx: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]", help="A specification in YAML or JSON, or an sbatch script."),
+        typer.Argument(
+            metavar="[FILE]",
+            help="A specification in YAML or JSON, or an sbatch script; - reads standard input.",
+        ),
     ] = None,
     detach_on_exit: Annotated[
-        bool, typer.Option("--detach-on-exit", help="Ctrl-C leaves the job running, at once.")
+        bool, typer.Option("--detach-on-exit", help="Leave the job running at the first Ctrl-C.")
     ] = False,
     reconnect: Annotated[
-        str, typer.Option("--reconnect", metavar="TIME", help="Give up after so long without the server.")
+        str,
+        typer.Option(
+            "--reconnect",
+            metavar="TIME",
+            help="Give up when the server has been unreachable for this time.",
+        ),
     ] = "5m",
     upload: UploadOption = None,
     map_partition: PartitionsOption = None,
     **given: Any,
 ) -> None:
-    """Submit a job, print its output as it comes, exit as it did: `allot run --gpus 1 -- python train.py`.
+    """Submit a job, print its output, and exit with its exit code: `allot run --gpus 1 -- python train.py`.
 
-    Ctrl-C once asks to cancel the job and stays until it has ended; twice leaves it running. Exit codes
-    beside the job's own (128 plus the number of a signal that ended it): 121 it was cancelled, 122 it failed
-    without one, as before its start, 123 the server was away for too long, 130 left running.
+    Press Ctrl-C once to cancel the job and wait for its end; press it twice to leave the job running. If a
+    signal ended the job, the exit code is 128 plus its number. Further exit codes: 121 the job was cancelled,
+    122 it failed without an exit code (for example before its start), 123 the server was unreachable for
+    longer than --reconnect, 130 the job was left running.
     """
     patience = span_seconds(reconnect, "--reconnect")
     partitions = pairs(map_partition or [], "--map-partition")
     sources = specifications(files or [], given_flags(ctx, given), partitions)
     if len(sources) > 1 or sources[0].spec.get("array"):
-        raise WrongUse("`allot run` stays with one job. Submit several, and arrays, with `allot submit`.")
+        raise WrongUse("`allot run` runs one job. Submit several, and arrays, with `allot submit`.")
     tenant = take_tenant(sources)
     with connect(patient=True) as client, packed_code(upload) as packed:
         tenant = bring_code(client, packed, sources, tenant)
@@ -139,7 +146,7 @@ def stay(client: Client, staying: Staying, spec: dict[str, Any], tenant: str | N
     try:
         submitted = client.submit(spec, tenant=tenant)
     except Left:
-        say("Interrupted while it was submitted: `allot ls --mine` says whether it was.")
+        say("Interrupted during the submission: `allot ls --mine` shows whether the job was submitted.")
         return INTERRUPTED
     job_id = submitted["id"]
     try:

@@ -40,9 +40,10 @@ PAUSE_SECONDS = 0.5
 
 
 def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
-    """Show how a job scales: the GPUs that it had, its batch now, and the speedup that is predicted.
+    """Show how a job scales: the GPUs it had, its batch size now, and its predicted speedup.
 
-    SPEEDUP is relative to one replica, with the best batch for that many GPUs; * marks what the job has.
+    SPEEDUP is relative to one replica, with the best batch size for that number of GPUs. * marks the number
+    that the job has.
     """
     with connect() as client:
         found = client.throughputs.scaling_of_job(job_id)
@@ -63,10 +64,11 @@ def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
 
 
 def sensitivity(job_id: JobId, output: OutputOption = Format.table) -> None:
-    """Show how fast a job's replicas are by their CPUs and memory, where it leaves these to the platform.
+    """Show how a job's speed depends on its CPUs and memory, if it leaves these to the platform.
 
     SPEED is relative, as the job states it or as the platform measured it; the slower of CPUs and memory
-    decides. The proportional share is the part of the node that its GPUs are.
+    decides. The proportional share of a replica is the same fraction of the node's CPUs and memory as its
+    GPUs are of the node's GPUs.
     """
     with connect() as client:
         found = client.throughputs.sensitivity_of_job(job_id)
@@ -170,12 +172,15 @@ def elasticity(
         bool, typer.Option("--fresh", help="Simulate now instead of showing the last result.")
     ] = False,
     days: Annotated[
-        float | None, typer.Option(help="Simulate now the jobs submitted in this many days (1).")
+        float | None,
+        typer.Option(help="Simulate now, with the jobs submitted in the last DAYS days. Default: 1."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show what elasticity saved: past jobs simulated elastic as declared, and rigid. For operators."""
+    """Show what elasticity saved, by simulating past jobs as declared and with fixed GPU counts. For
+    operators.
+    """
     output = Format.json if as_json else output
     found: ElasticitySavings | None
     with connect() as client:
@@ -186,7 +191,7 @@ def elasticity(
     if output is not Format.table:
         print_objects(found, output)
     elif found is None:
-        say("It has not been simulated yet; `--fresh` does so now.")
+        say("There is no result yet. Run a simulation with `--fresh`.")
     elif found["state"] == "done":
         _print_savings(found)
     if found is not None and found["state"] != "done":

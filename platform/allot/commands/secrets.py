@@ -18,15 +18,15 @@ MOST_BYTES = 32 * 1024
 #: Shorter ones are not masked in what jobs write.
 SHORTEST_MASKED = 8
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as hf-token.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret, such as hf-token.")]
 TenantOption = Annotated[
-    str | None, typer.Option(help="Of this tenant; left out: of your own.", show_default=False)
+    str | None, typer.Option(help="A secret of this tenant. Default: your own.", show_default=False)
 ]
 
 
 @group.command(name="set")
 def set_secret(name: Name, tenant: TenantOption = None) -> None:
-    """Keep a secret, in place of the one of that name: its value is asked for, or read from standard input.
+    """Store a secret, or replace its value. The value is asked for, or read from standard input.
 
     `allot secret set hf-token`, or `allot secret set s3-key --tenant vision < key.pem`
     """
@@ -58,11 +58,11 @@ def _value(name: str) -> str:
 def list_secrets(
     tenant: Annotated[
         str | None,
-        typer.Option(help="Only this tenant's; left out: all that you may use.", show_default=False),
+        typer.Option(help="Only secrets of this tenant. Default: all that you may use.", show_default=False),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """List the names of secrets, who set them, and when they were last used."""
+    """List secrets by name: who set each, and when it was last used."""
     with connect() as client:
         owners = [tenant] if tenant else [None, *(each["name"] for each in client.me()["tenants"])]
         found = [(owner, row) for owner in owners for row in client.secrets.list(owner)]
@@ -91,4 +91,4 @@ def delete(name: Name, tenant: TenantOption = None) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="secret", help="Values that jobs are given by name.")
+    app.add_typer(group, name="secret", help="Manage secrets, which jobs use by name.")

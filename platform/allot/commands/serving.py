@@ -20,17 +20,17 @@ Needs = Annotated[
     typer.Option(
         "--needs",
         metavar="HH:MM=N",
-        help="Nodes that it needs itself from a time of day on (UTC); the others are lent. May be repeated.",
+        help="From this time of day (UTC) the pool keeps N nodes and lends the others; may be repeated.",
     ),
 ]
 Return = Annotated[
-    str | None, typer.Option("--return", metavar="TIME", help="How long a return takes at most, such as 10m.")
+    str | None, typer.Option("--return", metavar="TIME", help="Maximum time for a return, such as 10m.")
 ]
 
 
 @group.command("list")
 def list_pools(output: OutputOption = Format.table) -> None:
-    """List serving pools, and how many of their nodes are where."""
+    """List serving pools, with the number of nodes that serve, are lent or return."""
     with connect() as client:
         found = client.serving.list_pools()
     if output is not Format.table:
@@ -61,7 +61,7 @@ def _curve_words(needed: dict[str, int] | None) -> str:
 
 @group.command()
 def make(name: Pool, needs: Needs = None, return_time: Return = None) -> None:
-    """Make a serving pool. For operators."""
+    """Create a serving pool. For operators."""
     with connect() as client:
         client.serving.make(name, **_fields(needs, return_time))
     say(f"Serving pool {name} is there; assign nodes to it.")
@@ -71,7 +71,9 @@ def make(name: Pool, needs: Needs = None, return_time: Return = None) -> None:
 def change(
     name: Pool,
     needs: Needs = None,
-    by_name: Annotated[bool, typer.Option("--by-name", help="Nodes are lent by name only.")] = False,
+    by_name: Annotated[
+        bool, typer.Option("--by-name", help="Lend nodes only by name, not by time of day.")
+    ] = False,
     return_time: Return = None,
 ) -> None:
     """Change how many nodes a pool needs, or how long a return takes. For operators."""
@@ -105,10 +107,13 @@ def _need(text: str) -> tuple[str, int]:
 def assign(
     node: Name,
     pool: Annotated[
-        str | None, typer.Argument(metavar="[POOL]", help="The serving pool; left out: the cluster's own.")
+        str | None,
+        typer.Argument(
+            metavar="[POOL]", help="Name of the serving pool. Default: none, the node is the cluster's own."
+        ),
     ] = None,
 ) -> None:
-    """Make a node one of a serving pool, or the cluster's own again. For operators."""
+    """Assign a node to a serving pool, or return it to the cluster. For operators."""
     with connect() as client:
         client.serving.assign(node, pool)
     say(f"Node {node} is {f'of serving pool {pool}' if pool else 'the cluster’s own'}.")
@@ -119,11 +124,15 @@ def lend(
     node: Name,
     until_when: Annotated[
         str | None,
-        typer.Option("--until", metavar="WHEN", help="When its pool has it back: 8h, or 2026-12-01T18:00."),
+        typer.Option(
+            "--until",
+            metavar="WHEN",
+            help="When its pool gets it back: 8h (from now), or 2026-12-01T18:00. Default: no fixed time.",
+        ),
     ] = None,
     why: Why = "",
 ) -> None:
-    """Lend a node of a serving pool to jobs, whole; a return is called off. For operators."""
+    """Lend a whole node of a serving pool to jobs; this cancels a return under way. For operators."""
     at = None if until_when is None else instant(until_when, "--until")
     with connect() as client:
         client.serving.lend(node, until=at, why=why)
@@ -133,15 +142,22 @@ def lend(
 @group.command("return")
 def ask_back(
     node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="The node's name.")] = None,
-    pool: Annotated[str | None, typer.Option("--pool", help="Nodes of this pool, the cheapest.")] = None,
-    nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many of them.", min=1)] = 1,
+    pool: Annotated[
+        str | None,
+        typer.Option("--pool", help="Ask for nodes of this pool, those whose return costs jobs least."),
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", help="With --pool: how many nodes.", min=1)] = 1,
     deadline: Annotated[
         str | None,
-        typer.Option("--deadline", metavar="TIME", help="Time limit, such as 5m. Default: that of the pool."),
+        typer.Option(
+            "--deadline",
+            metavar="TIME",
+            help="Time until the pool has the node back, such as 5m. Default: the pool's return time.",
+        ),
     ] = None,
     why: Why = "",
 ) -> None:
-    """Ask a node back, or a number of a pool's nodes: those whose return costs jobs least. For operators."""
+    """Ask for a lent node back, or for the nodes of a pool whose return costs jobs least. For operators."""
     seconds = None if deadline is None else span_seconds(deadline, "--deadline")
     if (node is None) == (pool is None):
         raise WrongUse("Give a node, or --pool.")
@@ -161,4 +177,6 @@ def ask_back(
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="serving", help="Nodes that serving pools lend to jobs and take back.")
+    app.add_typer(
+        group, name="serving", help="Manage serving pools, which lend nodes to jobs and take them back."
+    )

@@ -10,14 +10,14 @@ from allot.commands.options import JobId, connect
 from allot.output import say
 
 INTERRUPTED = 130
-RankOption = Annotated[int, typer.Option("--rank", "-r", min=0, help="Which process of the gang.")]
+RankOption = Annotated[int, typer.Option("--rank", "-r", min=0, help="Rank of the process in the gang.")]
 
 
 def exec_(
     job_id: JobId,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[--] [COMMAND]...", help="What to run.", show_default="a shell"),
+        typer.Argument(metavar="[--] [COMMAND]...", help="Command to run.", show_default="a shell"),
     ] = None,
     rank: RankOption = 0,
     terminal: Annotated[
@@ -25,16 +25,16 @@ def exec_(
         typer.Option(
             "--tty/--no-tty",
             "-t/-T",
-            help="With a terminal of its own.",
+            help="Give the command a terminal.",
             show_default="where there is one here",
         ),
     ] = None,
 ) -> None:
-    """Run a command inside a running job, or a shell.
+    """Run a command, or a shell, inside a running job.
 
-    It is in all that the job is in (sandbox or container, user, limits, GPUs, variables) and ends with the
-    attempt. Without a terminal its output and errors stay apart. The exit code is the command's; as in a
-    shell, 127 says that there is no such command, and 126 that it cannot be executed.
+    The command has the job's sandbox or container, user, limits, GPUs and environment variables. It ends with
+    the attempt. Without a terminal, standard output and standard error stay separate. The exit code is the
+    command's. As in a shell, 127 means that the command does not exist, and 126 that it cannot be executed.
     """
     from allot.credentials import find_account
     from allot.sessions import has_terminal, run_command
@@ -55,7 +55,7 @@ def port_forward(
     job_id: JobId,
     port: Annotated[
         str,
-        typer.Argument(metavar="PORT", help="A port that the job names, or a number.", show_default=False),
+        typer.Argument(metavar="PORT", help="Name of a port of the job, or a number.", show_default=False),
     ],
     local: Annotated[
         int | None,
@@ -63,16 +63,16 @@ def port_forward(
             metavar="[LOCAL]",
             min=0,
             max=65_535,
-            help="Port of this machine; 0: any free one.",
+            help="Port of this machine; 0: any free port.",
             show_default="the same number, or any",
         ),
     ] = None,
     rank: RankOption = 0,
     address: Annotated[
-        str, typer.Option("--address", help="Address of this machine to listen at.")
+        str, typer.Option("--address", help="Address of this machine to listen on.")
     ] = "127.0.0.1",
 ) -> None:
-    """Make a port at which a job listens one of this machine, until Ctrl-C."""
+    """Forward a port of this machine to a port of a job, until Ctrl-C."""
     from allot.credentials import find_account
     from allot.sessions import forward_port
 
@@ -102,9 +102,9 @@ def port_forward(
 
 def open_(
     job_id: JobId,
-    port: Annotated[str, typer.Argument(metavar="[PORT]", help="A port that the job names.")] = "notebook",
+    port: Annotated[str, typer.Argument(metavar="[PORT]", help="Name of a port of the job.")] = "notebook",
 ) -> None:
-    """Print the address of a job's pages, such as a notebook's: for one browser, within a minute."""
+    """Print a one-time link to a web page of the job, such as a notebook. It works for one minute."""
     with connect() as client:
         print(client.page_address(job_id, port))
 

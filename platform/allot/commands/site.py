@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def export(as_json: JsonOption = False) -> None:
     """Print users, tenants, nodes, virtual clusters and cells as one file, without secrets. For operators.
 
-    `allot export > site.yaml`; `allot apply -f site.yaml` takes it.
+    `allot export > site.yaml` writes a file that `allot apply -f site.yaml` accepts.
     """
     from allot.site.present import present
 
@@ -31,15 +31,16 @@ def export(as_json: JsonOption = False) -> None:
 
 def apply(
     file: Annotated[
-        str, typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON; - is standard input.")
+        str,
+        typer.Option("--file", "-f", metavar="FILE", help="File in YAML or JSON; - reads standard input."),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before the changes.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Make the changes without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
 ) -> None:
-    """Make the site what a file says: shows what changes, asks, and does it. For operators.
+    """Apply a file that describes the site: show the changes, ask, and make them. For operators.
 
-    What the file does not name stays as it is. A list that it gives is whole: members who are not in it
-    go, and so do lines of a quota. A second time there is nothing to change.
+    What the file does not name stays as it is. A list in the file is complete: members and quota lines that
+    are not in it are removed. Applying the same file again changes nothing.
     """
     from allot.site.carrying_out import carry_out
     from allot.site.document import check_form, refuse

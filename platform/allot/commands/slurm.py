@@ -43,7 +43,7 @@ class Verbatim(typer.core.TyperCommand):
 
 
 def slurm(ctx: typer.Context) -> None:
-    """Answer a command of Slurm: `allot slurm squeue -u ann -h -o "%i %T %j"`.
+    """Run a Slurm command against Allotment: `allot slurm squeue -u ann -h -o "%i %T %j"`.
 
     Commands: sbatch, srun, squeue, scancel, sacct, sinfo, scontrol. docs/slurm-users.md lists their options.
     """
@@ -56,15 +56,15 @@ def answer(name: str, words: list[str]) -> int:
     from importlib import import_module
 
     if name not in COMMANDS:
-        raise WrongUse(f"{name!r} is no command of Slurm that is known here: {', '.join(COMMANDS)}.")
+        raise WrongUse(f"{name!r} is not a supported Slurm command; expected {', '.join(COMMANDS)}.")
     command: Callable[[list[str]], int] = getattr(import_module(f"allot.slurm.{COMMANDS[name]}"), name)
     return command(words)
 
 
 def slurm_shims(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write them into.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the programs.")],
 ) -> None:
-    """Write sbatch, srun, squeue, scancel, sacct, sinfo and scontrol as programs that ask Allotment.
+    """Write programs named sbatch, srun, squeue, scancel, sacct, sinfo and scontrol that use Allotment.
 
     Put the folder first in PATH: `export PATH="DIR:$PATH"`.
     """

@@ -49,7 +49,7 @@ PartitionsOption = Annotated[
     typer.Option(
         "--map-partition",
         metavar="PARTITION=VC",
-        help="For sbatch scripts: a partition's virtual cluster.",
+        help="For sbatch scripts: the virtual cluster that stands for a partition; may be repeated.",
     ),
 ]
 
@@ -65,16 +65,21 @@ def submit(
         list[str] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Specifications in YAML or JSON, or sbatch scripts; - is standard input.",
+            help="Specifications in YAML or JSON, or sbatch scripts; - reads standard input.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check it, and print what would happen.")
+        bool, typer.Option("--dry-run", help="Check the job and print what would happen; submit nothing.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Wait for the end; exit as the job did.")
+        bool, typer.Option("--wait", "-w", help="Wait until the job ends, and exit with its exit code.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and print the output.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Print the output until the job ends, and exit with its exit code."
+        ),
+    ] = False,
     upload: UploadOption = None,
     map_partition: PartitionsOption = None,
     output: OutputOption = Format.table,
@@ -83,8 +88,8 @@ def submit(
 ) -> None:
     """Submit jobs: `allot submit train.yaml`, `allot submit --gpus 4 -- python train.py --lr 1`.
 
-    Flags win over what a file says. Several files, or several documents in one, are submitted all or
-    none.
+    Flags override what a file states. If there are several files, or several documents in one file, either
+    all are submitted or none.
     """
     partitions = pairs(map_partition or [], "--map-partition")
     sources = specifications(files or [], given_flags(ctx, given), partitions)
@@ -142,7 +147,7 @@ def _read(path: str, site: Callable[[], Site]) -> list[Source]:
         place = f"line {note.line}" if note.line else "script"
         say(f"{path}, {place}: {note.option}: {note.how}: {note.what}")
     if made.blocked:
-        raise WrongUse(f"{path} can not come over as it is; the lines above say why. Nothing was submitted.")
+        raise WrongUse(f"{path} cannot be converted; the lines above state why. Nothing was submitted.")
     return [Source(path, made.spec)]
 
 

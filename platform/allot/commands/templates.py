@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as resnet.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the template, such as resnet.")]
 TenantOption = Annotated[
-    str | None, typer.Option(help="Whose; left out: your only tenant's.", show_default=False)
+    str | None,
+    typer.Option(help="The template's tenant. Required if you are a member of several.", show_default=False),
 ]
 
 
 @group.command(name="list")
 def list_templates(
     tenant: Annotated[
-        str | None, typer.Option(help="Only this tenant's; left out: all of yours.", show_default=False)
+        str | None,
+        typer.Option(help="Only templates of this tenant. Default: all your tenants.", show_default=False),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """List templates: what each is for, whose it is, and when it was changed."""
+    """List templates: their purpose, owner and last change."""
     with connect() as client:
         tenants = [tenant] if tenant else [each["name"] for each in client.me()["tenants"]]
         found = [(name, row) for name in tenants for row in client.templates.list(name)]
@@ -46,7 +48,7 @@ def list_templates(
 
 @group.command()
 def show(name: Name, tenant: TenantOption = None, output: OutputOption = Format.yaml) -> None:
-    """Print the specification: `allot template show resnet | allot submit - --gpus 4`."""
+    """Print the specification of a template: `allot template show resnet | allot submit - --gpus 4`."""
     with connect() as client:
         template = client.templates.get(_tenant(client, tenant), name)
     print_objects(template["spec"], Format.yaml if output is Format.table else output)
@@ -56,12 +58,16 @@ def show(name: Name, tenant: TenantOption = None, output: OutputOption = Format.
 def save(
     name: Name,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A specification in YAML or JSON, or an sbatch script; -.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A specification in YAML or JSON, or an sbatch script; - reads standard input.",
+        ),
     ],
     summary: Annotated[str, typer.Option(help="What it is for, in one sentence.")] = "",
     tenant: TenantOption = None,
 ) -> None:
-    """Keep a specification as a template, in place of the one of that name. It is checked as in `submit`."""
+    """Save a specification as a template, or replace the one of that name. It is checked as by `submit`."""
     sources = specifications([file], Over({}))
     if len(sources) != 1:
         raise WrongUse(f"{file} has {len(sources)} specifications; a template is one.")
@@ -75,7 +81,7 @@ def save(
 
 @group.command()
 def delete(name: Name, tenant: TenantOption = None) -> None:
-    """Delete a template: one that you wrote, or as an admin any of the tenant's."""
+    """Delete a template that you wrote; admins can delete any template of their tenant."""
     with connect() as client:
         whose = _tenant(client, tenant)
         client.templates.delete(whose, name)
@@ -91,4 +97,6 @@ def _tenant(client: Client, given: str | None) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="template", help="Specifications that members of a tenant start from.")
+    app.add_typer(
+        group, name="template", help="Manage templates: specifications that members of a tenant start from."
+    )

@@ -36,26 +36,31 @@ MARKS = {"estimated": "~", "assumed": "?"}
 
 TenantOption = Annotated[str | None, typer.Option(help="Needed by members of several tenants.")]
 ModelOption = Annotated[
-    str | None, typer.Option("--gpu-model", "--model", "-m", help="Only what is known of this GPU model.")
+    str | None, typer.Option("--gpu-model", "--model", "-m", help="Only throughputs on this GPU model.")
 ]
 
 
 @group.command(name="list")
 def list_all(
-    application: Annotated[str | None, typer.Argument(help="A part of the application's name.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    application: Annotated[
+        str | None, typer.Argument(help="Only applications whose name contains this text.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
     gpu_model: ModelOption = None,
     partners: Annotated[
         bool,
-        typer.Option("--partners", help="Beside others on the same GPUs, relative to alone."),
+        typer.Option(
+            "--partners",
+            help="List throughputs beside other applications on the same GPUs, relative to running alone.",
+        ),
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)] = 200,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.", min=1)] = 200,
     output: OutputOption = Format.table,
 ) -> None:
-    """List how fast applications are: samples a second of the gang, by GPU model.
+    """List throughputs of applications by GPU model, in samples per second of the gang.
 
-    Marks: ~ estimated from how other applications compare, ? assumed, * corrected by hand. 0: it does not run
-    there.
+    Marks: ~ estimated from how other applications compare, ? assumed, * corrected by hand. 0 means that the
+    application does not run there.
     """
     with connect() as client:
         rows = list(
@@ -98,7 +103,7 @@ def _value(cell: ThroughputCell) -> str:
 
 @group.command()
 def show(job_id: JobId, output: OutputOption = Format.table) -> None:
-    """Show why a job is on the GPU model it is on: its throughputs, its target, what it received."""
+    """Show why a job runs on its GPU model: its throughputs, its target shares and what it received."""
     with connect() as client:
         found = client.throughputs.of_job(job_id)
     if output is not Format.table:
@@ -183,31 +188,37 @@ def _percent(share: float | None) -> str:
 
 @group.command()
 def correct(
-    application: Annotated[str, typer.Argument(help="Or name:JOB for jobs that state none.")],
+    application: Annotated[
+        str, typer.Argument(help="Name of the application; name:JOB for jobs that state none.")
+    ],
     gpu_model: Annotated[str, typer.Argument(metavar="MODEL")],
     value: Annotated[
-        float | None, typer.Argument(help="Samples a second of the gang; 0: it does not run there.")
+        float | None, typer.Argument(help="Samples per second of the gang; 0: it does not run there.")
     ] = None,
-    gpus: Annotated[int, typer.Option("--gpus", "-g", help="Size of the gang.", min=1)] = 1,
-    spread: Annotated[bool, typer.Option("--spread", help="On more nodes than needed.")] = False,
+    gpus: Annotated[int, typer.Option("--gpus", "-g", help="GPUs of the gang.", min=1)] = 1,
+    spread: Annotated[bool, typer.Option("--spread", help="For gangs on more nodes than needed.")] = False,
     beside: Annotated[
         str,
         typer.Option(
             "--beside",
             metavar="APPLICATION",
-            help="Beside this one, or several with a plus between them; VALUE is then relative to alone.",
+            help=(
+                "For jobs that share all their GPUs with this application, or with several joined by "
+                "+. VALUE is then relative to running alone."
+            ),
         ),
     ] = "",
     tenant: TenantOption = None,
-    reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
-    remove: Annotated[bool, typer.Option("--remove", help="Take the correction back.")] = False,
+    reason: Annotated[str, typer.Option(help="Reason; other users can read it.")] = "",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the correction.")] = False,
 ) -> None:
-    """Set how fast an application is, whatever was measured. For admins of the tenant, and operators.
+    """Correct the throughput of an application; this overrides measurements. For admins of the tenant, and
+    operators.
 
     `allot throughputs correct bert V100 812.5 -g 4`, `allot throughputs correct bert V100 -g 4 --remove`.
     """
     if (value is None) != remove:
-        raise WrongUse("Give a throughput, or --remove to take the correction back.")
+        raise WrongUse("Give a throughput, or --remove to remove the correction.")
     where = f"{application} with {plural(gpus, 'GPU')} on {gpu_model}"
     with connect() as client:
         setting: dict[str, Any] = {
@@ -229,13 +240,15 @@ def correct(
 
 @group.command(name="import")
 def import_file(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, or Gavel's JSON; - is standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="File in CSV or Gavel's JSON; - reads standard input.")
+    ],
     tenant: TenantOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
-    reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason; other users can read it.")] = "",
     output: OutputOption = Format.table,
 ) -> None:
-    """Take a file of throughputs over, whole or not at all. For admins of the tenant, and operators."""
+    """Import a file of throughputs, all or none. For admins of the tenant, and operators."""
     content = _compact(read_text(file, most_bytes=LARGEST_FILE_BYTES))
     with connect() as client:
         done = client.throughputs.import_table(
@@ -291,12 +304,13 @@ def _print_import(done: ThroughputImport) -> None:
 @group.command()
 def export(
     tenant: TenantOption = None,
-    layout: Annotated[str, typer.Option(help="csv, or gavel for Gavel's JSON.")] = "csv",
+    layout: Annotated[str, typer.Option(help="Format of the file: csv, or gavel for Gavel's JSON.")] = "csv",
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Write it there, not to stdout.")
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Write to this file. Default: standard output."),
     ] = None,
 ) -> None:
-    """Print what is corrected, measured or declared as a file that `import` and `simulate` read."""
+    """Export corrected, measured and declared throughputs as a file that `import` and `simulate` read."""
     with connect() as client:
         found = client.throughputs.export_table(_tenant(client, tenant), layout)
     text = found if isinstance(found, str) else json.dumps(found, indent=1) + "\n"
@@ -306,15 +320,17 @@ def export(
     try:
         file.write_text(text)
     except OSError as error:
-        raise AllotError(f"Can not write {file}: {error.strerror}.") from None
+        raise AllotError(f"Cannot write {file}: {error.strerror}.") from None
 
 
 @group.command()
 def price(
     gpu_model: Annotated[str, typer.Argument(metavar="MODEL")],
-    price_per_hour: Annotated[float, typer.Argument(metavar="PRICE", help="For one GPU and hour.", min=0)],
+    price_per_hour: Annotated[
+        float, typer.Argument(metavar="PRICE", help="Price of one GPU for one hour.", min=0)
+    ],
 ) -> None:
-    """Set what a GPU of a model costs for an hour, for policies that minimise cost. For operators."""
+    """Set the price of a GPU-hour of a model, for costs and policies that minimise cost. For operators."""
     with connect() as client:
         now = client.set_price(gpu_model, price_per_hour)
     code = f" {now['currency']}" if now["currency"] else ""
@@ -332,4 +348,6 @@ def _tenant(client: Client, name: str | None) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="throughputs", help="How fast applications are on each GPU model.")
+    app.add_typer(
+        group, name="throughputs", help="Show and correct how fast applications run on each GPU model."
+    )

@@ -28,21 +28,23 @@ ScopeOption = Annotated[
     list[Scope] | None,
     typer.Option(
         "--scope",
-        help="Scope; may be repeated. submit: jobs; manage: tenants and account; operate: the "
-        "platform. Each may read.",
+        help=(
+            "Scope of the token; may be repeated. submit: jobs; manage: tenants and account; "
+            "operate: the platform. Each includes read."
+        ),
         show_default=False,
     ),
 ]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The part of the token after alt_.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of the token: the part after alt_.")]
 
 
 @group.command(name="list")
 def show(
-    user: Annotated[str | None, typer.Option(help="Those of this user. For operators.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="Those of all users. For operators.")] = False,
+    user: Annotated[str | None, typer.Option(help="Tokens of this user. For operators.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Tokens of all users. For operators.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """List your API tokens: what they may do, who used them and until when they work."""
+    """List your API tokens: their scopes, last use and expiry."""
     with connect() as client:
         found = list(client.tokens.list(user=user, everybody=everybody))
     if output is not Format.table:
@@ -76,15 +78,19 @@ def create(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     scopes: ScopeOption = None,
     days: Annotated[
-        int | None, typer.Option("--days", min=1, help="How long it works. Left out: the usual.")
+        int | None,
+        typer.Option("--days", min=1, help="Days for which it works. Default: as the server is configured."),
     ] = None,
-    never: Annotated[bool, typer.Option("--never-expires", help="Where the installation allows it.")] = False,
+    never: Annotated[
+        bool,
+        typer.Option("--never-expires", help="Create a token that never expires, if the server allows it."),
+    ] = False,
     password_stdin: PasswordStdin = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Make an API token and print it; without --scope it reads and submits.
+    """Create an API token and print it. Without --scope it has the scopes read and submit.
 
-    For more scopes than the token of this machine has, your password is asked for.
+    If you ask for more scopes than the token of this machine has, you are asked for your password.
     """
     wanted: dict[str, Any] = {"name": name}
     if scopes:
@@ -103,9 +109,9 @@ def rotate(
     password_stdin: PasswordStdin = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Put a new token in the place of one, and print it; the old one works for a while yet.
+    """Replace a token by a new one, and print it. The old token works for a while longer.
 
-    With --password-stdin the new one may last longer than the token of this machine.
+    With --password-stdin the new token may outlive the token of this machine.
     """
     wanted: dict[str, Any] = {"overlap_seconds": int(span_seconds(overlap, "--overlap"))}
     with connect() as client:
@@ -121,8 +127,8 @@ def rotate(
 
 
 @group.command()
-def revoke(keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Their keys.")]) -> None:
-    """End tokens at once: your own, and for operators any user's."""
+def revoke(keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Keys of the tokens.")]) -> None:
+    """Revoke tokens at once: your own, or as an operator those of any user."""
     with connect() as client:
         for key in keys:
             client.tokens.revoke(key)
@@ -139,4 +145,4 @@ def _print_new(made: NewToken, output: Format) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="token", help="API tokens: make, list, rotate and revoke them.")
+    app.add_typer(group, name="token", help="Create, list, rotate and revoke API tokens.")

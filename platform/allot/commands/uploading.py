@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 UploadOption = Annotated[
     str | None,
     typer.Option(
-        "--upload", metavar="FOLDER", help="Start in a copy of this folder, without what .gitignore names."
+        "--upload",
+        metavar="FOLDER",
+        help="Upload this folder, without files that .gitignore names, and start the job in a copy of it.",
     ),
 ]
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A virtual cluster.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the virtual cluster.", show_default=False)]
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="A specification in YAML or JSON; - is standard input.")
+    str, typer.Argument(metavar="FILE", help="A specification in YAML or JSON; - reads standard input.")
 ]
 COUNTS = ("GPUS", "FREE", "USED", "EXTRA", "BAD")
 
@@ -36,7 +36,7 @@ def list_all(output: OutputOption = Format.table, quiet: QuietOption = False) ->
 
 @group.command()
 def show(name: Name, output: OutputOption = Format.table) -> None:
-    """Show a virtual cluster, and the cells it owns."""
+    """Show a virtual cluster and the cells that it owns."""
     vcs(name, output, False)
     if output is Format.table:
         with connect() as client:
@@ -49,18 +49,22 @@ def show(name: Name, output: OutputOption = Format.table) -> None:
 @group.command()
 def cells(
     name: Annotated[
-        str | None, typer.Argument(help="Only what this virtual cluster owns, and where it is now.")
+        str | None, typer.Argument(help="Only cells of this virtual cluster, and where they are now.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="ADDRESS", help="Only what is inside this cell: rack-1/node-3."),
+        typer.Option(
+            "--at",
+            metavar="ADDRESS",
+            help="Only what is inside the cell with this address, such as rack-1/node-3.",
+        ),
     ] = None,
-    depth: Annotated[int, typer.Option("--depth", "-d", min=1, max=16, help="Levels to show.")] = 2,
+    depth: Annotated[int, typer.Option("--depth", "-d", min=1, max=16, help="Number of levels to show.")] = 2,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show the tree of cells with what their GPUs are doing, or the cells of one virtual cluster.
+    """Show the tree of cells and how their GPUs are used, or the cells of one virtual cluster.
 
-    EXTRA counts GPUs of opportunistic jobs, BAD those that can not be used.
+    EXTRA counts GPUs that opportunistic jobs use, BAD those that cannot be used.
     """
     with connect() as client:
         if name is not None:
@@ -74,7 +78,7 @@ def cells(
             for chain in client.cells()["chains"]:
                 _warn_of_doomed(chain["cells"])
         else:
-            say("The cluster is not divided by cells. `allot vc propose` prints a way to begin with.")
+            say("The cluster is not divided by cells. `allot vc propose` prints a first specification.")
 
 
 def _with_inside(client: Client, cell: CellNode, levels: int) -> list[CellNode]:
@@ -136,7 +140,7 @@ def _warn_of_doomed(levels: list[ChainCells]) -> None:
 
 @group.command()
 def check(file: File, output: OutputOption = Format.table) -> None:
-    """Show what is wrong with a specification of cells, or what it would change. For operators."""
+    """Check a cell specification: show its errors, or what it would change. For operators."""
     document = _read(file)
     with connect() as client:
         checked = client.check_cells(document)
@@ -151,11 +155,14 @@ def check(file: File, output: OutputOption = Format.table) -> None:
 @group.command()
 def apply(
     file: File,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask when guarantees would lapse.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before jobs lose their guarantee.")
+    ] = False,
 ) -> None:
-    """Divide the cluster by the cells of a specification. For operators.
+    """Divide the cluster into the cells of a specification. For operators.
 
-    Asks before jobs lose their guarantee; they run on, but guaranteed ones may take their GPUs.
+    Asks before jobs lose their guarantee. Such jobs go on as opportunistic jobs: guaranteed jobs can reclaim
+    their GPUs.
     """
     document = _read(file)
     with connect() as client:
@@ -175,7 +182,7 @@ def apply(
 
 @group.command()
 def propose(output: Annotated[Format, typer.Option("--output", "-o")] = Format.yaml) -> None:
-    """Print a specification to begin with: today's hardware, and today's guarantees as cells. For operators.
+    """Print a first cell specification, made from today's hardware and guarantees. For operators.
 
     `allot vc propose > cells.yaml`
     """
@@ -215,4 +222,4 @@ def lapsing_lines(effects: list[CellEffect]) -> Iterator[str]:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="vc", help="Virtual clusters and their cells.")
+    app.add_typer(group, name="vc", help="Show and manage virtual clusters and their cells.")

@@ -18,46 +18,71 @@ PAUSE_SECONDS = 0.3
 
 
 def what_if(
-    job_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="A job that waits.", min=1)] = None,
+    job_id: Annotated[
+        int | None, typer.Argument(metavar="[ID]", help="Number of a waiting job.", min=1)
+    ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", "-g", help="GPUs of each replica.")] = None,
-    replicas: Annotated[int | None, typer.Option("--replicas", "-r", help="Processes of the gang.")] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", "-r", help="Replicas of the job's only task.")
+    ] = None,
     gpu_model: Annotated[
         str | None,
-        typer.Option("--gpu-model", "--model", "-m", help="GPU models in order: V100,P100; or any."),
+        typer.Option(
+            "--gpu-model",
+            "--model",
+            "-m",
+            help="GPU models in order of preference, such as V100,P100; or any.",
+        ),
     ] = None,
-    time_limit: Annotated[str | None, typer.Option("--time-limit", "-t", help="E.g. 30m, 2h, 1d.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", "-t", help="Time limit, such as 30m, 2h or 1d.")
+    ] = None,
     opportunistic: Annotated[
-        bool | None, typer.Option("--opportunistic/--guaranteed", help="On idle GPUs of others, or not.")
+        bool | None,
+        typer.Option(
+            "--opportunistic/--guaranteed",
+            help=(
+                "opportunistic: on idle GPUs of others. guaranteed: on guaranteed GPUs of its "
+                "virtual cluster."
+            ),
+        ),
     ] = None,
     priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher goes first.")] = None,
     vc: Annotated[str | None, typer.Option(help="In this virtual cluster.")] = None,
     submit: Annotated[
         str | None,
-        typer.Option("--submit", metavar="FILE", help="If the job of this file were submitted; - is stdin."),
+        typer.Option(
+            "--submit",
+            metavar="FILE",
+            help="What if the job in this file were submitted; - reads standard input.",
+        ),
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="With --submit: for this tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="With --submit: the job's tenant.")] = None,
     drain: Annotated[
         list[str] | None,
-        typer.Option("--drain", metavar="NODE", help="If this node were drained (operators)."),
+        typer.Option("--drain", metavar="NODE", help="What if this node were drained. For operators."),
     ] = None,
     add_back: Annotated[
         list[str] | None,
-        typer.Option("--add-back", metavar="NODE", help="If this node took work again (operators)."),
+        typer.Option(
+            "--add-back", metavar="NODE", help="What if this node returned to service. For operators."
+        ),
     ] = None,
     enlarge: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            "--enlarge", metavar="VC MODEL=GPUS", help="If it were guaranteed this many more (operators)."
+            "--enlarge",
+            metavar="VC MODEL=GPUS",
+            help="What if this virtual cluster were guaranteed this many more GPUs. For operators.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show when a job would start if something were different, and which jobs would start later. Changes
-    nothing.
+    """Predict when a job would start if something changed, and which jobs would start later. Changes nothing.
 
-    `allot what-if 12 --gpus 4 --time-limit 1h`, `allot what-if --submit train.yaml`,
-    `allot what-if --drain node-7`.
+    `allot what-if 12 --gpus 4 --time-limit 1h`, `allot what-if --submit train.yaml`, `allot what-if --drain
+    node-7`.
     """
     output = Format.json if as_json else output
     guarantee = None if opportunistic is None else "opportunistic" if opportunistic else "guaranteed"
@@ -87,7 +112,7 @@ def what_if(
         question["cluster"] = cluster
     if not question:
         raise WrongUse(
-            "Ask something: a job with changes, --submit FILE, --drain NODE, --enlarge VC MODEL=GPUS."
+            "State what to ask: a job with changes, --submit FILE, --drain NODE, --enlarge VC MODEL=GPUS."
         )
     with connect() as client:
         answer = client.what_if(question, patience_seconds=PATIENCE_SECONDS, pause_seconds=PAUSE_SECONDS)

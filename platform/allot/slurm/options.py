@@ -67,7 +67,7 @@ def listed_ids(text: str | None, command: str) -> list[tuple[int, str]]:
     for word in re.split(r",(?![^\[]*\])", text or ""):
         match = _TASK.fullmatch(word.strip())
         if match is None:
-            raise WrongUse(f"{command}: {word!r} is no job; expected numbers such as 12 or 12_3.")
+            raise WrongUse(f"{command}: {word!r} is not a job; expected numbers such as 12 or 12_3.")
         found.append((int(match[1]), (match[2] or "").strip("[]*")))
     return found
 

@@ -189,6 +189,6 @@ def _translated(
             say(f"{command}: {place}{note.option}: {note.how}: {note.what}")
     if made.blocked:
         raise WrongUse(
-            f"{command}: it can not come over as it is; the lines above say why. Nothing was submitted."
+            f"{command}: it cannot be converted; the lines above state why. Nothing was submitted."
         )
     return made

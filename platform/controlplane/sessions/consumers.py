@@ -272,7 +272,7 @@ def session_request_of(value: Any) -> SessionRequest:
     if problems:
         first = problems[0]
         where = first.field or "The request"
-        raise Invalid(f"{where}: {first.problem}; right is {first.expected}.", problems)
+        raise Invalid(f"{where}: {first.problem}; expected: {first.expected}.", problems)
     return request
 
 

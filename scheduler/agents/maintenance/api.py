@@ -29,9 +29,11 @@ from tenants.selectors import Viewer, viewer
 
 
 class WindowInput(StrictSerializer):
-    reason = serializers.CharField(max_length=300, help_text="What is done, which everybody can read.")
-    starts_at = serializers.DateTimeField(help_text="When the jobs that are left on its nodes are stopped.")
-    ends_at = serializers.DateTimeField(help_text="When its nodes take jobs again.")
+    reason = serializers.CharField(max_length=300, help_text="What is done; all users can read it.")
+    starts_at = serializers.DateTimeField(
+        help_text="When the window starts and the jobs left on its nodes are stopped."
+    )
+    ends_at = serializers.DateTimeField(help_text="End: from this time its nodes accept jobs again.")
     nodes = serializers.ListField(
         child=serializers.CharField(max_length=63),
         required=False,
@@ -42,7 +44,7 @@ class WindowInput(StrictSerializer):
         child=serializers.CharField(max_length=63),
         required=False,
         max_length=MAX_NODES,
-        help_text="Racks: all nodes that stand in them now.",
+        help_text="Racks; all nodes that are in them now belong to the window.",
     )
 
 
@@ -53,7 +55,7 @@ class WindowFilters(filters.FilterSet):
 
 
 class MaintenanceWindows(ListAPIView[MaintenanceWindow]):
-    """Maintenance windows by their start, with the jobs on their nodes that the caller may see."""
+    """List maintenance windows by their start, with the affected jobs that the caller may see."""
 
     scope = Scope.OPERATE
     queryset = MaintenanceWindow.objects.all()
@@ -67,9 +69,9 @@ class MaintenanceWindows(ListAPIView[MaintenanceWindow]):
 
     @extend_schema(request=WindowInput, responses={201: schemas.MaintenanceWindow})
     def post(self, request: Request) -> Response:
-        """Announce a window. 409 where a node is in another one at that time. For operators.
+        """Announce a maintenance window. 409 if a node is in another window at that time. For operators.
 
-        From now on, no job starts on its nodes that would not have ended at its start.
+        From now on, only jobs that will end before the window's start are started on its nodes.
         """
         by = _operator(request)
         body = _checked(request, partial=False)
@@ -89,12 +91,12 @@ class MaintenanceWindowDetail(Edited):
 
     @extend_schema(responses=schemas.MaintenanceWindow)
     def get(self, request: Request, window_id: int) -> Response:
-        """One maintenance window."""
+        """Get one maintenance window."""
         return Response(_represented(_window(window_id), viewer(request)))
 
     @extend_schema(request=WindowInput, responses=schemas.MaintenanceWindow)
     def patch(self, request: Request, window_id: int) -> Response:
-        """Change a window; once it has begun, its reason and its end alone. For operators.
+        """Change a maintenance window. After its start only its reason and its end can change. For operators.
 
         `nodes` and `racks` together replace its nodes.
         """
@@ -107,7 +109,9 @@ class MaintenanceWindowDetail(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, window_id: int) -> Response:
-        """Cancel a window, or end it early: its nodes take jobs again. It stays listed. For operators."""
+        """Cancel a maintenance window, or end it early. Its nodes accept jobs again, and the window stays
+        listed. For operators.
+        """
         by = _operator(request)
         window_cancel(_window(window_id), actor=by.actor)
         return Response(status=204)

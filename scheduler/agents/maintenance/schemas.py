@@ -18,12 +18,14 @@ class MaintenanceWindow(serializers.Serializer[Mapping[str, object]]):
     reason = serializers.CharField()
     state = serializers.ChoiceField(
         choices=WINDOW_STATES,
-        help_text="`draining`: it has begun, and jobs still leave; `open`: nothing of a job is left there.",
+        help_text=(
+            "`draining`: it has started, and jobs are still leaving. `open`: no job is left on its nodes."
+        ),
     )
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     nodes = serializers.ListField(child=serializers.CharField())
-    jobs = MaintenanceJob(many=True, help_text="Those on its nodes that you may see, the first 100 by id.")
-    job_count = serializers.IntegerField(help_text="How many jobs on its nodes you may see.")
+    jobs = MaintenanceJob(many=True, help_text="Jobs on its nodes that you may see, the first 100 by id.")
+    job_count = serializers.IntegerField(help_text="Number of jobs on its nodes that you may see.")
     made_by = serializers.CharField()
     made_at = serializers.DateTimeField()

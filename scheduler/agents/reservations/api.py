@@ -31,11 +31,13 @@ from tenants.selectors import Viewer, tenant_get, viewer
 
 
 class ReservationChange(StrictSerializer):
-    gpus = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="Whole nodes are reserved.")
-    starts_at = serializers.DateTimeField(help_text="From then on only its jobs have its nodes.")
-    ends_at = serializers.DateTimeField(help_text="When its nodes are for everybody again.")
+    gpus = serializers.IntegerField(
+        min_value=1, max_value=1_000_000, help_text="Number of GPUs; whole nodes are reserved."
+    )
+    starts_at = serializers.DateTimeField(help_text="Start: from this time only its jobs run on its nodes.")
+    ends_at = serializers.DateTimeField(help_text="End: from this time its nodes are available to all again.")
     note = serializers.CharField(
-        max_length=300, required=False, allow_blank=True, help_text="What it is for."
+        max_length=300, required=False, allow_blank=True, help_text="Purpose, in your own words."
     )
 
 
@@ -43,14 +45,20 @@ class ReservationInput(ReservationChange):
     name = serializers.CharField(
         max_length=63,
         validators=[RegexValidator(rf"\A(?:{NAME.pattern})\Z", f"Must be {NAME_EXPECTED}.")],
-        help_text="What jobs write into `reservation`.",
+        help_text="Name that jobs give as `reservation`.",
     )
-    tenant = serializers.CharField(max_length=63, help_text="Whose jobs have its nodes.")
+    tenant = serializers.CharField(max_length=63, help_text="Tenant whose jobs get the nodes.")
     user = serializers.CharField(
-        max_length=150, required=False, allow_null=True, help_text="null: all users of the tenant."
+        max_length=150,
+        required=False,
+        allow_null=True,
+        help_text="User whose jobs may use it; null: all users of the tenant.",
     )
     virtual_cluster = serializers.CharField(
-        max_length=63, required=False, allow_null=True, help_text="null: all of the tenant's."
+        max_length=63,
+        required=False,
+        allow_null=True,
+        help_text="Virtual cluster whose jobs may use it; null: all virtual clusters of the tenant.",
     )
     gpu_model = serializers.CharField(max_length=63)
 
@@ -78,7 +86,9 @@ class ReservationFilters(filters.FilterSet):
 
 
 class Reservations(ListAPIView[Reservation]):
-    """Reservations by their start: all for operators, their tenants' for admins, else what one may use."""
+    """List reservations by their start. Operators see all, admins those of their tenants, other users those
+    that they may use.
+    """
 
     scope = Scope.OPERATE
     queryset = Reservation.objects.none()
@@ -96,9 +106,10 @@ class Reservations(ListAPIView[Reservation]):
 
     @extend_schema(request=ReservationInput, responses={201: schemas.Reservation})
     def post(self, request: Request) -> Response:
-        """Reserve whole nodes for a tenant. 409 with the reason where they are not available. For operators.
+        """Reserve whole nodes for a tenant. 409 with the reason if they are not available. For operators.
 
-        From now on, no guaranteed job starts on its nodes that would not have ended at its start.
+        From now on, only guaranteed jobs that will end before the reservation's start are started on its
+        nodes.
         """
         by = _operator(request)
         given = ReservationInput(data=request.data)
@@ -120,13 +131,13 @@ class ReservationDetail(Edited):
 
     @extend_schema(responses=schemas.Reservation)
     def get(self, request: Request, reservation_id: int) -> Response:
-        """One reservation."""
+        """Get one reservation."""
         found = _reservation(reservation_id, viewer(request))
         return Response(representations.reservation(found, database_now()))
 
     @extend_schema(request=ReservationChange, responses=schemas.Reservation)
     def patch(self, request: Request, reservation_id: int) -> Response:
-        """Change a reservation; once it has begun, its end and its note alone. For operators."""
+        """Change a reservation. After its start only its end and its note can change. For operators."""
         by = _operator(request)
         found = _reservation(reservation_id, by)
         given = ReservationChange(data=request.data, partial=True)

@@ -167,7 +167,7 @@ def _refusal(
         problem = f"guaranteed jobs run on nodes: {_some(jobs)}"
         fields.append(FieldError("starts_at", problem, "an instant at which they have ended"))
     if closed:
-        fields.append(FieldError("gpu_model", f"nodes take no work: {_some(closed)}", "nodes in service"))
+        fields.append(FieldError("gpu_model", f"nodes accept no jobs: {_some(closed)}", "nodes in service"))
     return Conflict(f"{summary}.", fields)
 
 

@@ -9,16 +9,19 @@ from scheduler.models.reservations import ReservationState
 
 class Reservation(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
-    name = serializers.CharField(help_text="What jobs write into `reservation` of their specification.")
+    name = serializers.CharField(help_text="Name that jobs give as `reservation` in their specification.")
     state = serializers.ChoiceField(choices=[state.value for state in ReservationState])
     tenant = serializers.CharField()
-    user = serializers.CharField(allow_null=True, help_text="null: all users of the tenant.")
+    user = serializers.CharField(
+        allow_null=True, help_text="User whose jobs may use it; null: all users of the tenant."
+    )
     virtual_cluster = serializers.CharField(
-        allow_null=True, help_text="null: all virtual clusters of the tenant."
+        allow_null=True,
+        help_text="Virtual cluster whose jobs may use it; null: all virtual clusters of the tenant.",
     )
     gpu_model = serializers.CharField()
-    gpus = serializers.IntegerField(help_text="How many were asked for; its nodes may have more.")
-    nodes = serializers.ListField(child=serializers.CharField(), help_text="Names.")
+    gpus = serializers.IntegerField(help_text="Number of GPUs asked for; its nodes may have more.")
+    nodes = serializers.ListField(child=serializers.CharField(), help_text="Names of its nodes.")
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     note = serializers.CharField()

@@ -36,19 +36,24 @@ from tenants.selectors import Viewer, viewer
 
 _LONGEST_SECONDS = 86_400
 _LONGEST_LOAN_SECONDS = 366 * 86_400
-_WHY = "The reason, which everybody can read."
+_WHY = "Reason; all users can read it."
 
 
 class PoolFields(StrictSerializer):
     return_seconds = serializers.FloatField(
-        required=False, min_value=1, max_value=_LONGEST_SECONDS, help_text="How long a return takes at most."
+        required=False,
+        min_value=1,
+        max_value=_LONGEST_SECONDS,
+        help_text="Maximum time for a return, in seconds.",
     )
     nodes_needed = serializers.DictField(
         child=serializers.IntegerField(min_value=0, max_value=1_000_000),
         required=False,
         allow_null=True,
-        help_text='Nodes that it needs itself by time of day in UTC, {"08:00": 6, "20:00": 2}; it lends the'
-        " others. Null: nodes are lent and asked back by name.",
+        help_text=(
+            'Number of nodes that the pool keeps, by time of day in UTC: {"08:00": 6, "20:00": '
+            "2}. It lends the others. null: nodes are lent and asked back by name."
+        ),
     )
 
 
@@ -57,7 +62,9 @@ class PoolInput(PoolFields):
 
 
 class LoanInput(StrictSerializer):
-    until = serializers.DateTimeField(required=False, help_text="When its pool has it back; left out: open.")
+    until = serializers.DateTimeField(
+        required=False, help_text="When its pool gets it back. Default: no fixed time."
+    )
     why = serializers.CharField(required=False, allow_blank=True, max_length=300, help_text=_WHY, default="")
 
 
@@ -66,23 +73,25 @@ class ReturnInput(StrictSerializer):
         required=False,
         min_value=0,
         max_value=_LONGEST_SECONDS,
-        help_text="From now until its pool has it back; left out: what the pool says of its returns.",
+        help_text="Seconds from now until its pool gets it back. Default: the pool's return_seconds.",
     )
     why = serializers.CharField(required=False, allow_blank=True, max_length=300, help_text=_WHY, default="")
 
 
 class PoolReturnInput(ReturnInput):
-    nodes = serializers.IntegerField(min_value=1, max_value=20_000, help_text="How many are asked back.")
+    nodes = serializers.IntegerField(min_value=1, max_value=20_000, help_text="Number of nodes to ask back.")
 
 
 class PoolMembershipInput(StrictSerializer):
     pool = serializers.CharField(
-        max_length=63, allow_null=True, help_text="Null: it is the cluster's own again."
+        max_length=63,
+        allow_null=True,
+        help_text="Name of the serving pool; null: none, the node returns to the cluster.",
     )
 
 
 class ServingPools(RepresentedList):
-    """All serving pools, by name."""
+    """List all serving pools by name."""
 
     scope = Scope.OPERATE
     queryset = ServingPool.objects.none()
@@ -95,7 +104,7 @@ class ServingPools(RepresentedList):
 
     @extend_schema(request=PoolInput, responses={201: schemas.ServingPool})
     def post(self, request: Request) -> Response:
-        """Make a serving pool; nodes join it by PUT nodes/NAME/serving-pool. For operators."""
+        """Create a serving pool. Assign nodes to it with PUT nodes/NAME/serving-pool. For operators."""
         _operator(request)
         body = _checked(PoolInput, request)
         made = pool_create(
@@ -112,7 +121,7 @@ class ServingPoolDetail(Edited):
 
     @extend_schema(responses=schemas.ServingPool)
     def get(self, request: Request, name: str) -> Response:
-        """One serving pool, and how many of its nodes are where."""
+        """Get one serving pool, with the number of nodes that serve, are lent or return."""
         return Response(_represented(_pool(name)))
 
     @extend_schema(request=PoolFields, responses=schemas.ServingPool)
@@ -134,7 +143,7 @@ class ServingPoolReturns(APIView):
 
     @extend_schema(request=PoolReturnInput, responses={200: schemas.NodesAskedBack})
     def post(self, request: Request, name: str) -> Response:
-        """Ask this many nodes back, those whose return costs jobs least. For operators."""
+        """Ask for a number of nodes back; those whose return costs jobs least are chosen. For operators."""
         by = _operator(request)
         pool = _pool(name)
         body = _checked(PoolReturnInput, request)
@@ -153,7 +162,7 @@ class NodeLoan(APIView):
 
     @extend_schema(request=LoanInput, responses={200: node_schemas.Node})
     def post(self, request: Request, name: str) -> Response:
-        """Lend a node of a serving pool to jobs, whole; a return is called off. For operators."""
+        """Lend a whole node of a serving pool to jobs; this cancels a return under way. For operators."""
         by = _operator(request)
         node = node_get(name)
         body = _checked(LoanInput, request)
@@ -172,9 +181,10 @@ class NodeReturn(APIView):
 
     @extend_schema(request=ReturnInput, responses={200: node_schemas.Node})
     def post(self, request: Request, name: str) -> Response:
-        """Ask a node that is lent back, by a deadline. For operators.
+        """Ask for a lent node back, by a deadline. For operators.
 
-        Elastic jobs that can do without it shrink at once; others are stopped in time to be gone by then.
+        Elastic jobs that can run without it shrink at once. Other jobs are stopped in time to leave by the
+        deadline.
         """
         by = _operator(request)
         node = node_get(name)
@@ -188,9 +198,9 @@ class NodeServingPool(APIView):
 
     @extend_schema(request=PoolMembershipInput, responses={200: node_schemas.Node})
     def put(self, request: Request, name: str) -> Response:
-        """Make a node one of a serving pool, or the cluster's own again. For operators.
+        """Assign a node to a serving pool, or return it to the cluster. For operators.
 
-        A node on which jobs run is lent from the beginning.
+        A node on which jobs run is lent from the start.
         """
         by = _operator(request)
         node = node_get(name)

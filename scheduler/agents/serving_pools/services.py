@@ -70,7 +70,7 @@ def pool_change(pool: ServingPool, fields: Mapping[str, Any]) -> ServingPool:
 def pool_remove(pool: ServingPool) -> None:
     """Remove a pool that has no nodes."""
     if pool.nodes.exists():
-        raise Conflict(f"Serving pool {pool.name} still has nodes; take them out of it first.")
+        raise Conflict(f"Serving pool {pool.name} still has nodes; remove them from it first.")
     pool.delete()
 
 
@@ -98,7 +98,7 @@ def _refuse_in_cells(node: Node) -> None:
     chains = cells_in_force().layout.chains.values()
     if any(leaf.node == node.name for chain in chains for leaf in chain.leaves):
         raise Conflict(
-            f"Node {node.name} is part of the cells, which are guaranteed; take it out of them first."
+            f"Node {node.name} is part of the cells, which are guaranteed; remove it from them first."
         )
 
 
@@ -156,7 +156,9 @@ def _pool_by_name(node: Node) -> ServingPool:
     """Return the pool of a node that is lent by name; raise Conflict if it is in no pool."""
     pool = node.serving_pool
     if pool is None:
-        raise Conflict(f"Node {node.name} is of no serving pool; PUT nodes/{node.name}/serving-pool first.")
+        raise Conflict(
+            f"Node {node.name} belongs to no serving pool; PUT nodes/{node.name}/serving-pool first."
+        )
     if pool.nodes_needed is not None:
         raise Conflict(
             f"The load curve of serving pool {pool.name} decides which nodes are lent;"

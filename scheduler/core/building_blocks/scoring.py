@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from scheduler.core.building_blocks.placing import Option, Site, chooser_by, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cards import Card
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free
@@ -247,6 +248,20 @@ class WholeGpus:
 _Mine = Sequence[tuple[Need, int]]
 #: The GPUs of a node on offer, its CPUs, and what is left of its open GPUs.
 _Idle = tuple[int, float, Mapping[int, int] | None]
+
+
+class _Situation(NamedTuple):
+    """All of a node that decides what it is worth to a replica which its CPUs, memory and storage suffice."""
+
+    free: Free
+    #: Which GPUs it has, and which of them no job has.
+    usable: int
+    mask: int
+    #: The memory of its GPUs, and which jobs share them, where memory or labels may keep another job away.
+    memory: tuple[int, ...]
+    cards: tuple[tuple[int, Card], ...]
+
+
 #: The node of each replica, and the set of its GPUs there.
 _Places = tuple[list[int], list[int]]
 
@@ -254,7 +269,7 @@ _Places = tuple[list[int], list[int]]
 class _Remembered:
     """What a scorer said of the nodes of a fleet for one kind of replica, and what they were like then."""
 
-    __slots__ = ("found", "layer", "points", "seen", "states")
+    __slots__ = ("answers", "found", "layer", "points", "seen", "states")
 
     def __init__(self, nodes: int) -> None:
         #: What was asked about the last time, and how much of what changed there had happened by then.
@@ -265,6 +280,8 @@ class _Remembered:
         #: (points, GPU) by node; None where it does not fit. And the points alone, -1 where it does not fit.
         self.found: list[tuple[float, int] | None] = [None] * nodes
         self.points = [-1.0] * nodes
+        #: The same by situation and the jobs there: thousands of nodes are alike.
+        self.answers: dict[tuple[_Situation, object], tuple[float, int] | None] = {}
 
     def changed(self, layer: Layer, kinds: Sequence[object]) -> Sequence[int]:
         """Return the nodes that are not as they were when this was asked the last time."""
@@ -310,8 +327,8 @@ class PartsByScore:
         self._scorer, self._kinds, self._listed = scorer, kinds, listed
         self._memory: dict[object, _Remembered] = {}
         self._scored: dict[tuple[NodeState, Need, tuple[int, ...]], tuple[float, int]] = {}
-        #: By model and node: what was idle there, and by what that is known to be so still.
-        self._frees: dict[tuple[str, int], tuple[_Idle, Free]] = {}
+        #: By model and node: its situation, and by what that is known to be so still.
+        self._situations: dict[tuple[str, int], tuple[_Idle, _Situation]] = {}
 
     def __call__(self, capacity: Searching, demand: Demand, reach: int) -> Fit | None:
         """Return the place with the most points that disturbs no job; or None."""
@@ -387,9 +404,14 @@ class PartsByScore:
         for node in known.changed(layer, there):
             # Most nodes that changed are full, and each kind of replica asks about all of them.
             has_room = masks[node] or left.get(node, 0) >= request
-            known.found[node] = found = (
-                self._ask(offered, node, need, group, budget, ()) if has_room else None
-            )
+            found = None
+            if has_room and self._holds(layer, node, need):
+                state = self._situation(fleet, layer, node), there[node] if there else None
+                if state in known.answers:
+                    found = known.answers[state]
+                else:
+                    found = known.answers[state] = self._ask(offered, node, need, group, budget, ())
+            known.found[node] = found
             known.points[node] = -1.0 if found is None else found[0]
         points, among = known.points, dict[int, tuple[float, int] | None]()
         if taken:
@@ -450,7 +472,7 @@ class PartsByScore:
             able = offered.able(node, need, among, budget)
         if not able if need.part is not None else not _is_whole(layer, node, need, among, budget):
             return None
-        free = self._free(fleet, cpus, layer, node)
+        free = _free_of(fleet, cpus, layer, node)
         numbers = listed(fleet.usable[node])
         if taken:
             shares = list(free.shares)
@@ -463,16 +485,29 @@ class PartsByScore:
         points, at = self._score(NodeState(free, kinds), need, places)
         return points, numbers[at] if able else 0
 
-    def _free(self, fleet: Fleet, cpus: float, layer: Layer, node: int) -> Free:
-        """Return what is idle on a node, found out once for all kinds of replicas while it stays so."""
+    def _holds(self, layer: Layer, node: int, need: Need) -> bool:
+        """Whether CPUs, memory and storage of a node suffice for one more replica."""
+        return (
+            layer.cpus[node] >= need.cpus
+            and layer.memory[node] >= need.memory_bytes
+            and layer.can_read(node, need.readings)
+        )
+
+    def _situation(self, fleet: Fleet, layer: Layer, node: int) -> _Situation:
+        """Return what a node is like, found out once for all kinds of replicas while it stays so."""
         place = fleet.model, node
-        now = layer.masks[node], cpus, layer.rooms.get(node)
-        before, free = self._frees.get(place, (None, None))
+        cpus, mask = layer.cpus[node], layer.masks[node]
+        now = mask, cpus, layer.rooms.get(node)
+        before, situation = self._situations.get(place, (None, None))
         # What is left of open GPUs is replaced when it changes.
-        if free is None or before is None or before[:2] != now[:2] or before[2] is not now[2]:
+        if situation is None or before is None or before[:2] != now[:2] or before[2] is not now[2]:
+            cards = layer.cards.get(node, {})
+            memory = fleet.gpu_memory[node]
+            sharing = (*cards.items(),) if any(memory) or _has_labels(cards.values()) else ()
             free = _free_of(fleet, cpus, layer, node)
-            self._frees[place] = now, free
-        return free
+            situation = _Situation(free, fleet.usable[node], mask, memory, sharing)
+            self._situations[place] = now, situation
+        return situation
 
     def _score(self, node: NodeState, need: Need, able: tuple[int, ...]) -> tuple[float, int]:
         """Ask the scorer, once about all nodes that are alike."""
@@ -481,6 +516,10 @@ class PartsByScore:
         if found is None:
             found = self._scored[key] = self._scorer.score(node, need, able)
         return found
+
+
+def _has_labels(cards: Iterable[Card]) -> bool:
+    return any([share.labels is not None for card in cards for share in card])
 
 
 def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:

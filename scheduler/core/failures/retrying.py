@@ -40,7 +40,7 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
-    """What a job's owner wants. Attempts count the first one."""
+    """How often a job is tried again after failures. The first attempt counts as one."""
 
     max_attempts: int = 3
     #: By class of failure, or by layer.

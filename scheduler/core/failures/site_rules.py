@@ -35,7 +35,9 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRule:
-    """An attempt that failed is of the class when the pattern is found and it ended in one of these ways."""
+    """A rule: a failed attempt is of the class if the pattern is found and the attempt ended in one of these
+    ways.
+    """
 
     name: str
     failure: FailureClass

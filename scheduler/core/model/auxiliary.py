@@ -18,7 +18,7 @@ TUNE = "tune"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending.
+    """Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending.
 
     Speeds are relative to each other. Between two amounts it is on the line between them, below the first on
     the line to nothing, above the last it gains no more. Empty: it does not depend on it.

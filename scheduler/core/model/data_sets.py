@@ -13,7 +13,7 @@ MOST_BYTES, MOST_BANDWIDTH = 2**50, 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """Jobs of a tenant that name the same one read the same bytes."""
+    """Data that a job reads. Jobs of a tenant that name the same data set read the same bytes."""
 
     name: str
     size_bytes: int

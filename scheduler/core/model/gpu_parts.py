@@ -52,9 +52,7 @@ def fit_together(parts: Sequence[GpuPart], device_bytes: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingLabels:
-    """Which jobs may share with one that has parts of GPUs (KubeShare, HPDC 2020); empty: it
-    states nothing.
-    """
+    """Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any."""
 
     #: With jobs of the same affinity alone.
     affinity: str = ""

@@ -133,7 +133,7 @@ _DECLARED = (
         "array_limit",
         Tier.HELD,
         Cause.OTHER,
-        "the maximum number of tasks of its array run or come before it (`array.at_most`)",
+        "the maximum number of tasks of its array (`array.at_most`) run or are ahead of it",
         "`array`",
     ),
     _waits(
@@ -230,9 +230,9 @@ _DECLARED = (
         "held_by_lapsed",
         Tier.GUARANTEE,
         Cause.RECLAIM,
-        "its virtual cluster has cells, or a count of GPUs, for it, but the GPUs are in use by "
-        "the virtual cluster's own jobs with a lapsed guarantee; only jobs with a higher "
-        "priority displace these ([cells.md](cells.md#when-the-division-changes))",
+        "it fits into the guarantee of its virtual cluster, but the GPUs are in use by jobs of the "
+        "virtual cluster whose guarantee has lapsed; only jobs with a higher priority preempt "
+        "these ([cells.md](cells.md#when-the-division-changes))",
         "`jobs`",
     ),
     ReasonCode(
@@ -387,7 +387,7 @@ _DECLARED = (
     _order("less_service_first", "`qssf`, `lucid`: jobs expected to need less GPU time go first"),
     _order(
         "waits_for_profiler",
-        "`lucid`: it is to be profiled first, and jobs with fewer GPUs, or earlier ones, are",
+        "`lucid`: it waits for the profiler, and jobs with fewer GPUs, or earlier ones, go first",
         "`gpus`",
     ),
     _order(
@@ -395,7 +395,7 @@ _DECLARED = (
         "`lucid`: GPUs that it could have are kept for new jobs, which are profiled there",
         "`gpus`",
     ),
-    _order("profiled", "`lucid`: its time in the profiler is up, and it waits with the others"),
+    _order("profiled", "`lucid`: its time in the profiler is over, and it waits in the queue"),
     _order("earlier_first", "`iadeep`: higher priorities, and jobs that came earlier, go before it"),
     _order(
         "higher_priority_first",
@@ -405,7 +405,9 @@ _DECLARED = (
         "less_service_left_first", "`muri`: jobs, or groups that share GPUs, with less GPU time left go first"
     ),
     _order("less_service_had_first", "`muri` without durations: those that had less GPU time go first"),
-    _order("less_left_first", "`srtf`, `aryl`: jobs with less left to run, or preemption would not pay"),
+    _order(
+        "less_left_first", "`srtf`, `aryl`: jobs with less time left go first, or preemption would not pay"
+    ),
     _order("less_served_first", "`las`: jobs that received fewer GPU-seconds go first"),
     _order("queue_of_service", "`tiresias`: jobs of earlier queues, and earlier ones of its own, go first"),
     _order(
@@ -414,8 +416,7 @@ _DECLARED = (
     _order("fair_share", "`fair`: tenants that had fewer GPUs for their weight go first", "`tenant`"),
     _order(
         "planned_later",
-        "`allox`: the plan by which jobs end soonest on average has others first, maybe on a model that"
-        " is busy now",
+        "`allox`: in the plan with the earliest mean end, others go first, maybe on a model that is busy now",
         "`gpu_model`",
     ),
     _order(
@@ -431,39 +432,38 @@ _DECLARED = (
     ),
     _order(
         "later_round",
-        "`shockwave`: its rounds in the plan come later, or what the plan gives it has not come free yet",
+        "`shockwave`: its rounds in the plan come later, or its GPUs in the plan are not free yet",
     ),
     _order(
         "no_round_yet",
-        "`shockwave`: others gain more by the coming rounds; it counts the more the later it is",
+        "`shockwave`: others gain more from the coming rounds; the later it is, the more it counts",
     ),
     _order("later_slice", "`gandiva`: jobs take turns, and others run in this time slice"),
-    _order("less_goodput", "`sia`: others make more of the GPUs in this round of the policy"),
+    _order("less_goodput", "`sia`: others make more progress with the GPUs in this round of the policy"),
     _order(
         "tiers",
         "`singularity`: higher tiers, and jobs further below the fraction of their demand that is"
         " guaranteed to them, go first",
-        "`tier`, `fraction` (had lately, 0 to 1), `guaranteed` (0 to 1)",
+        "`tier`, `fraction` (received lately, 0 to 1), `guaranteed` (0 to 1)",
     ),
     _order(
         "outbid",
-        "`themis`: it bid in the last auction, and what others bid for was worth more together",
+        "`themis`: it bid in the last auction, and the bids of others were worth more together",
         "`rho` (without), `rho_bid` (with its best row), `rank` and `apps` (how many want GPUs)",
     ),
     _order(
         "outside_auction",
-        "`themis`: others were treated worse when the last auction was held, or nothing on offer there"
-        " fits it",
+        "`themis`: others were worse off at the last auction, or it fits on nothing that was on offer",
         "`rho`, `rank`, `apps`",
     ),
     _order(
         "next_cycle",
-        "`pollux`, `sia`: other jobs make more of the GPUs at present; all jobs are considered again in the"
-        " next cycle",
+        "`pollux`, `sia`: other jobs make more progress with the GPUs now; all jobs are considered again in"
+        " the next cycle",
     ),
     _order(
         "fewest_first",
-        "`optimus`: jobs before it in line have the fewest GPUs that they can run on, and no more came free",
+        "`optimus`: jobs ahead of it have their minimum of GPUs, and no more are free",
     ),
     _order(
         "leased",

@@ -201,7 +201,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Nodes, by name, on which alone a job is started (HiveD's suggested nodes)."""
+    """The only nodes, by name, on which a job may start (HiveD's suggested nodes)."""
 
     #: Empty: all that are not to be avoided.
     only: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish."""
+    """Keep the gang inside one `level` (rack, node, socket, switch), as a requirement or a preference."""
 
     level: str
     required: bool = False

@@ -11,7 +11,7 @@ SCOPES = (NODE, RACK, CLUSTER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagConstraint:
-    """Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster."""
+    """Each replica of the job has `min` to `max` others with a tag on its node, in its rack or anywhere."""
 
     tag: str
     #: One of SCOPES.

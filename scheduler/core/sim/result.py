@@ -99,7 +99,7 @@ class JobRecord:
 
     @property
     def queueing_seconds(self) -> float | None:
-        """From submission to the first start."""
+        """Mean time from submission to the first start, in seconds."""
         return None if self.first_started_at is None else self.first_started_at - self.submitted_at
 
 

@@ -50,32 +50,32 @@ MOST_PRICE = 1e9
 
 
 class AdviceQuestion(StrictSerializer):
-    """What is left out is not demanded."""
+    """Conditions for the advice. Fields that are left out set no condition."""
 
     days = serializers.FloatField(
         required=False,
         default=DAYS,
         min_value=0.01,
         max_value=MOST_DAYS,
-        help_text="The days whose jobs count.",
+        help_text="Use the jobs of this many last days.",
     )
     budget_gpus = serializers.DictField(
         required=False,
         default=dict,
         child=serializers.IntegerField(min_value=0, max_value=MOST_GPUS),
-        help_text="By model: most GPUs that all virtual clusters together may own.",
+        help_text="Maximum number of GPUs of each model that all virtual clusters together may own.",
     )
     price_per_gpu_hour = serializers.DictField(
         required=False,
         default=dict,
         child=serializers.FloatField(min_value=0, max_value=MOST_PRICE),
-        help_text="By model; in any currency.",
+        help_text="Price of one GPU-hour by model, in any currency.",
     )
     minimum = serializers.DictField(
         required=False,
         default=dict,
         child=serializers.DictField(child=serializers.IntegerField(min_value=0, max_value=MOST_CELLS)),
-        help_text="By virtual cluster and type of cell: the fewest it owns, also as parts of larger cells.",
+        help_text="Minimum number of cells by virtual cluster and cell type. Parts of larger cells count.",
     )
     keep = serializers.ListField(
         required=False,
@@ -92,7 +92,7 @@ def _represented(numbers: Iterable[int]) -> list[dict[str, Any]]:
 
 
 class Advices(RepresentedList):
-    """Advice that was asked for, the newest first, without the specifications. For operators."""
+    """List requested advice, newest first, without the specifications. For operators."""
 
     scope = Scope.OPERATE
     queryset = Advice.objects.none()
@@ -107,7 +107,8 @@ class Advices(RepresentedList):
     @extend_schema(request=AdviceQuestion, responses={202: schemas.WholeAdvice})
     def post(self, request: Request) -> Response:
         """Ask which cells each virtual cluster should get, judged by the jobs of the last days. Changes
-        nothing; fetch the answer until its state is done. For operators."""
+        nothing. Poll the advice until its state is done. For operators.
+        """
         by = _operator(request)
         given = AdviceQuestion(data=request.data)
         given.is_valid(raise_exception=True)
@@ -118,7 +119,7 @@ class Advices(RepresentedList):
 class AdviceDetail(APIView):
     @extend_schema(responses=schemas.WholeAdvice)
     def get(self, request: Request, advice_id: UUID) -> Response:
-        """Advice with the specification that could be applied. For operators."""
+        """Get advice, with the specification that it proposes. For operators."""
         _operator(request)
         return Response(advice_represented([advice_get(advice_id)], whole=True)[0])
 
@@ -128,7 +129,7 @@ class AdviceApply(APIView):
 
     @extend_schema(request=None, responses=cell_schemas.Cells)
     def post(self, request: Request, advice_id: UUID) -> Response:
-        """Divide the cluster as advised, unless its cells have changed since (then 409). For operators."""
+        """Divide the cluster as advised. 409 if its cells have changed since. For operators."""
         return Response(cells_answer(advice_apply(viewer=_operator(request), advice_id=advice_id)))
 
 
@@ -138,7 +139,7 @@ class ElasticityQuestion(StrictSerializer):
         default=1.0,
         min_value=0.01,
         max_value=MOST_DAYS,
-        help_text="Of submissions, up to now.",
+        help_text="Simulate the jobs submitted in this many last days.",
     )
 
 
@@ -148,7 +149,7 @@ def _savings_represented(numbers: Iterable[int]) -> list[dict[str, Any]]:
 
 
 class ElasticitySavingsList(RepresentedList):
-    """What elasticity saved, by all that was worked out of it, the newest first. For operators."""
+    """List simulations of what elasticity saved, newest first. For operators."""
 
     scope = Scope.OPERATE
     queryset = ElasticitySavings.objects.none()
@@ -162,8 +163,8 @@ class ElasticitySavingsList(RepresentedList):
 
     @extend_schema(request=ElasticityQuestion, responses={202: schemas.ElasticitySavings})
     def post(self, request: Request) -> Response:
-        """Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
-        number of GPUs. Changes nothing; read the list until its state is done. For operators.
+        """Simulate the jobs of the last days twice: elastic as declared, and each at its own number of GPUs.
+        Changes nothing. Poll the list until its state is done. For operators.
         """
         by = _operator(request)
         given = ElasticityQuestion(data=request.data)
@@ -180,7 +181,11 @@ def _operator(request: Request) -> Viewer:
 
 class ComparisonQuestion(StrictSerializer):
     hours = serializers.FloatField(
-        required=False, min_value=0.1, max_value=MOST_HOURS, default=HOURS, help_text="Up to now."
+        required=False,
+        min_value=0.1,
+        max_value=MOST_HOURS,
+        default=HOURS,
+        help_text="Length of the period that ends now, in hours.",
     )
 
 
@@ -190,8 +195,8 @@ class Anomalies(APIView):
 
     @extend_schema(responses=schemas.Anomalies)
     def get(self, request: Request, name: str) -> Response:
-        """The guaranteed jobs of a virtual cluster here and in its private cluster, as last compared. The
-        comparison is repeated every ten minutes. Names and reasons of others' jobs are left out.
+        """Compare the guaranteed jobs of a virtual cluster here and in its private cluster. The comparison is
+        repeated every ten minutes. Names and reasons of others' jobs are left out.
         """
         virtual_cluster = virtual_cluster_get(name)
         report = AnomalyReport.objects.filter(virtual_cluster=virtual_cluster).first()
@@ -199,8 +204,8 @@ class Anomalies(APIView):
 
     @extend_schema(request=ComparisonQuestion, responses={202: schemas.Anomalies})
     def post(self, request: Request, name: str) -> Response:
-        """Compare again, over this many hours. For members of the virtual cluster's tenants, and
-        operators.
+        """Compare a virtual cluster with its private cluster now, over a number of hours. For members of its
+        tenants, and operators.
         """
         by = viewer(request)
         virtual_cluster = virtual_cluster_get(name)

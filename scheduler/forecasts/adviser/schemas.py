@@ -24,7 +24,7 @@ class Delays(serializers.Serializer[Mapping[str, object]]):
 
 
 class DelayPoint(serializers.Serializer[Mapping[str, object]]):
-    """Mean delays of the jobs submitted from then until the next point."""
+    """Mean delays of the jobs submitted between this point and the next."""
 
     at = serializers.DateTimeField()
     real_seconds = serializers.FloatField()
@@ -43,17 +43,21 @@ class Anomaly(serializers.Serializer[Mapping[str, object]]):
     private_delay_seconds = serializers.FloatField()
     extra_seconds = serializers.FloatField()
     hard_affinity = serializers.BooleanField(
-        help_text="It has a replica of several GPUs, or a topology level that must be."
+        help_text="Whether it has a replica of several GPUs, or a required topology level."
     )
     cause = serializers.ChoiceField(choices=CAUSES)
     message = serializers.CharField(
-        allow_blank=True, help_text="Why it waited when its private cluster would have started it."
+        allow_blank=True,
+        help_text="Why it waited at the time at which the private cluster would have started it.",
     )
-    round = serializers.IntegerField(allow_null=True, help_text="In which that was said.")
+    round = serializers.IntegerField(
+        allow_null=True, help_text="Number of the scheduling round that gave this reason."
+    )
 
 
 class Anomalies(serializers.Serializer[Mapping[str, object]]):
-    """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed."""
+    """Comparison of a virtual cluster's guaranteed jobs here and in a private cluster of its guaranteed
+    GPUs."""
 
     virtual_cluster = serializers.CharField()
     state = serializers.ChoiceField(choices=COMPARISON_STATES)
@@ -61,29 +65,37 @@ class Anomalies(serializers.Serializer[Mapping[str, object]]):
     made_at = serializers.DateTimeField(allow_null=True)
     since = serializers.DateTimeField(allow_null=True)
     until = serializers.DateTimeField(allow_null=True)
-    jobs = serializers.IntegerField(help_text="Compared.")
-    never = serializers.IntegerField(help_text="Left out: the private cluster could never run them.")
+    jobs = serializers.IntegerField(help_text="Number of jobs compared.")
+    never = serializers.IntegerField(
+        help_text="Number of jobs left out because the private cluster could never run them."
+    )
     delay = Delays(allow_null=True)
     series = DelayPoint(many=True)
-    tolerance_seconds = serializers.FloatField(help_text="Who waited longer by less is not counted.")
-    count = serializers.IntegerField(help_text="Jobs that waited longer here.")
+    tolerance_seconds = serializers.FloatField(
+        help_text="Jobs that waited longer by less than this are not counted, in seconds."
+    )
+    count = serializers.IntegerField(help_text="Number of jobs that waited longer here.")
     total_extra_seconds = serializers.FloatField()
-    hard_affinity_count = serializers.IntegerField(help_text="Those of them with hard affinity.")
-    anomalies = Anomaly(many=True, help_text="At most 200, the worst first.")
+    hard_affinity_count = serializers.IntegerField(help_text="Number of these jobs that have hard affinity.")
+    anomalies = Anomaly(many=True, help_text="The jobs that waited longer here, worst first, at most 200.")
     assumption = serializers.CharField(allow_blank=True)
 
 
 class AdviceTotals(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.IntegerField()
     delay_mean_seconds = serializers.FloatField()
-    utilisation = serializers.FloatField(help_text="Part of the GPU-time that jobs would hold.")
-    cost_per_day = serializers.FloatField(allow_null=True, help_text="Null without prices.")
+    utilisation = serializers.FloatField(help_text="Fraction of GPU time that jobs would hold, 0 to 1.")
+    cost_per_day = serializers.FloatField(allow_null=True, help_text="Cost for one day; null without prices.")
 
 
 class AdviceFigures(AdviceTotals):
-    """Delays are those of the private cluster: with cells, sharing can only shorten them."""
+    """Figures of an assignment. Delays are those in a private cluster; in the shared cluster, cells can only
+    shorten them.
+    """
 
-    cells = serializers.DictField(child=serializers.IntegerField(), help_text="By type; without pinned ones.")
+    cells = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Number of cells by type, without pinned cells."
+    )
     delay_p95_seconds = serializers.FloatField()
 
 
@@ -101,7 +113,7 @@ class AdviceTotalsBoth(serializers.Serializer[Mapping[str, object]]):
 
 
 class AdviceCurvePoint(serializers.Serializer[Mapping[str, object]]):
-    """An assignment that was tried."""
+    """One assignment of cells that was tried."""
 
     cells = serializers.DictField(child=serializers.IntegerField())
     gpus = serializers.IntegerField()
@@ -109,7 +121,7 @@ class AdviceCurvePoint(serializers.Serializer[Mapping[str, object]]):
 
 
 class Advice(serializers.Serializer[Mapping[str, object]]):
-    """Which cells each virtual cluster should get, by what its jobs would have waited with them."""
+    """Advice on the cells of each virtual cluster, judged by the waiting times of its jobs with them."""
 
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=WORK_STATES)
@@ -118,29 +130,36 @@ class Advice(serializers.Serializer[Mapping[str, object]]):
     asked_at = serializers.DateTimeField()
     asked_by = serializers.CharField()
     days = serializers.FloatField()
-    jobs = serializers.IntegerField(help_text="Whose delays count.")
+    jobs = serializers.IntegerField(help_text="Number of jobs whose delays were used.")
     made_at = serializers.DateTimeField(allow_null=True)
     assumption = serializers.CharField(allow_blank=True)
     rows = AdviceRow(many=True)
     totals = AdviceTotalsBoth(allow_null=True)
     curves = serializers.DictField(
-        child=AdviceCurvePoint(many=True), help_text="By virtual cluster: what was tried, fewest GPUs first."
+        child=AdviceCurvePoint(many=True),
+        help_text="The assignments that were tried, by virtual cluster, fewest GPUs first.",
     )
-    based_on_version = serializers.IntegerField(help_text="The version of the cells in force then.")
+    based_on_version = serializers.IntegerField(
+        help_text="Version of the cells in force when the advice was computed."
+    )
     applied_at = serializers.DateTimeField(allow_null=True)
 
 
 class ElasticityFigures(serializers.Serializer[Mapping[str, object]]):
-    """What became of the jobs in one simulation."""
+    """Results of one simulation."""
 
-    mean_completion_seconds = serializers.FloatField(help_text="From submission to end.")
-    mean_wait_seconds = serializers.FloatField(help_text="From submission to the first start.")
+    mean_completion_seconds = serializers.FloatField(
+        help_text="Mean time from submission to end, in seconds."
+    )
+    mean_wait_seconds = serializers.FloatField(
+        help_text="Mean time from submission to the first start, in seconds."
+    )
     gpu_hours = serializers.FloatField()
-    resizes = serializers.IntegerField(help_text="How often a job got another number of GPUs.")
+    resizes = serializers.IntegerField(help_text="Number of times that a job got another number of GPUs.")
 
 
 class ElasticitySavings(serializers.Serializer[Mapping[str, object]]):
-    """The jobs submitted within the last days, simulated as declared and each at its own number of GPUs."""
+    """Simulation of the jobs of the last days: as declared, and each at its own number of GPUs."""
 
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=WORK_STATES)
@@ -149,18 +168,22 @@ class ElasticitySavings(serializers.Serializer[Mapping[str, object]]):
     asked_by = serializers.CharField()
     days = serializers.FloatField()
     made_at = serializers.DateTimeField(allow_null=True)
-    jobs = serializers.IntegerField(help_text="Compared: they ended in both simulations.")
-    elastic_jobs = serializers.IntegerField(help_text="Those of them that are elastic.")
-    measured_jobs = serializers.IntegerField(
-        help_text="Elastic jobs of which it was measured how they scale; others are taken to scale perfectly."
+    jobs = serializers.IntegerField(
+        help_text="Number of jobs compared: those that ended in both simulations."
     )
-    left_out = serializers.IntegerField(help_text="Jobs that did not end in one of the simulations.")
-    elastic = ElasticityFigures(allow_null=True, help_text="Null without elastic jobs.")
-    rigid = ElasticityFigures(allow_null=True, help_text="Null without elastic jobs.")
+    elastic_jobs = serializers.IntegerField(help_text="Number of these jobs that are elastic.")
+    measured_jobs = serializers.IntegerField(
+        help_text="Number of elastic jobs with measured scaling. The others are assumed to scale perfectly."
+    )
+    left_out = serializers.IntegerField(
+        help_text="Number of jobs that did not end in one of the simulations."
+    )
+    elastic = ElasticityFigures(allow_null=True, help_text="null if there are no elastic jobs.")
+    rigid = ElasticityFigures(allow_null=True, help_text="null if there are no elastic jobs.")
     assumption = serializers.CharField(allow_blank=True)
 
 
 class WholeAdvice(Advice):
-    """The same with what could be put in force."""
+    """Advice, with the specification that it proposes."""
 
     specification = CellDocument(allow_null=True)

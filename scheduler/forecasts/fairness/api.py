@@ -46,55 +46,75 @@ class _ByModel(serializers.DictField):
 
 
 class TenantFairness(serializers.Serializer[Mapping[str, object]]):
-    tenant = serializers.CharField(help_text=f'"{OTHERS}": all tenants together that are not the reader\'s.')
+    tenant = serializers.CharField(
+        help_text=f'Name, or "{OTHERS}": all tenants together that are not the reader\'s.'
+    )
     weight = serializers.FloatField()
     jobs_running = serializers.IntegerField()
     jobs_waiting = serializers.IntegerField()
-    demand_gpus = serializers.FloatField(help_text="That its guaranteed jobs could use at once.")
-    own_part = _ByModel(help_text="Its weight's part of what the virtual cluster is guaranteed itself.")
-    entitled = _ByModel(help_text="Its part as far as it can use it, and what others leave.")
-    received = _ByModel(help_text="GPUs that its guaranteed jobs hold now.")
-    received_mean = serializers.FloatField(help_text="GPUs, on average over the window.")
+    demand_gpus = serializers.FloatField(
+        help_text="Number of GPUs that its guaranteed jobs could use at once."
+    )
+    own_part = _ByModel(help_text="Its part, by weight, of the virtual cluster's own guarantee, in GPUs.")
+    entitled = _ByModel(
+        help_text=(
+            "GPUs that it is entitled to: its own part as far as it can use it, and a share of "
+            "what others leave."
+        )
+    )
+    received = _ByModel(help_text="Number of GPUs that its guaranteed jobs hold now.")
+    received_mean = serializers.FloatField(help_text="Mean number of GPUs that they held over the window.")
     entitled_mean = serializers.FloatField()
     rho_worst = serializers.FloatField(allow_null=True)
     rho_mean = serializers.FloatField(allow_null=True)
-    envy = serializers.FloatField(help_text="0: none; 0.25: its GPUs are worth a quarter less to it.")
+    envy = serializers.FloatField(
+        help_text="0: no envy. 0.25: its own GPUs are worth a quarter less to it than another tenant's."
+    )
     envies = serializers.CharField(allow_null=True)
     borrowed = serializers.FloatField()
     lent = serializers.FloatField()
     traded_in = _ByModel()
     traded_out = _ByModel()
     paid = serializers.FloatField(help_text="Credits that the virtual cluster paid in the window.")
-    speed_here = serializers.FloatField(help_text="In GPUs of each job's best model.")
-    speed_alone = serializers.FloatField(help_text="Likewise, on its own part alone.")
-    gain = serializers.FloatField(allow_null=True, help_text="Here by alone, over the window.")
+    speed_here = serializers.FloatField(help_text="Speed of its jobs now, in GPUs of each job's best model.")
+    speed_alone = serializers.FloatField(
+        help_text="Speed that its jobs would have on its own part alone, in the same unit."
+    )
+    gain = serializers.FloatField(
+        allow_null=True, help_text="speed_here divided by speed_alone, over the window."
+    )
     better_off_alone = serializers.BooleanField()
     tier = serializers.CharField(
         allow_null=True,
-        help_text='"premium", "standard" or "basic", under a policy that has tiers. An operator says who is'
-        " in which by the policy's parameters `premium` and `basic`.",
+        help_text=(
+            'Tier ("premium", "standard" or "basic"), if the policy has tiers. An operator '
+            "assigns tenants by the policy's parameters `premium` and `basic`."
+        ),
     )
     guaranteed_fraction = serializers.FloatField(
-        allow_null=True, help_text="Part of the GPU time they demand that the tier promises its jobs."
+        allow_null=True, help_text="Fraction of the demanded GPU time that the tier promises its jobs."
     )
     gpu_fraction = serializers.FloatField(
         allow_null=True,
-        help_text="Part of the GPU time they demanded that its guaranteed jobs had, over the fraction's"
-        " window; nothing counts that is beyond a job's own size. Null: they demanded none.",
+        help_text=(
+            "Fraction of the demanded GPU time that its guaranteed jobs received over the "
+            "fraction's window. GPUs beyond a job's own size do not count. null: they demanded "
+            "none."
+        ),
     )
 
 
 class Fairness(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField(allow_null=True)
     window_seconds = serializers.FloatField()
-    fraction_seconds = serializers.FloatField(help_text="The window of `gpu_fraction`.")
+    fraction_seconds = serializers.FloatField(help_text="Window of `gpu_fraction`, in seconds.")
     policy = serializers.CharField()
     tenants = TenantFairness(many=True)
-    open_violations = serializers.IntegerField(help_text="Those that the reader may see.")
+    open_violations = serializers.IntegerField(help_text="Number of open violations that the reader may see.")
 
 
 class FairnessMinute(serializers.Serializer[Mapping[str, object]]):
-    at = serializers.DateTimeField(help_text="Begin of the minute.")
+    at = serializers.DateTimeField(help_text="Start of the minute.")
     tenant = serializers.CharField()
     entitled = serializers.FloatField()
     received = serializers.FloatField()
@@ -115,9 +135,7 @@ class Violation(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField()
     began_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
-    worst = serializers.FloatField(
-        help_text="What its jobs did as a part of what they would have done alone."
-    )
+    worst = serializers.FloatField(help_text="Lowest speed of its jobs relative to their speed alone.")
     lost_gpu_seconds = serializers.FloatField()
     cause = serializers.CharField()
     message = serializers.CharField()
@@ -126,17 +144,24 @@ class Violation(serializers.Serializer[Mapping[str, object]]):
 
 class HistoryQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(
-        required=False, max_length=63, help_text=f'"{OTHERS}": all that are not the reader\'s, summed.'
+        required=False,
+        max_length=63,
+        help_text=f'Only this tenant. "{OTHERS}": the sum of all that are not the reader\'s.',
     )
     hours = serializers.FloatField(
-        default=HOURS, min_value=0.01, max_value=MOST_HOURS, help_text="Up to now."
+        default=HOURS,
+        min_value=0.01,
+        max_value=MOST_HOURS,
+        help_text="Length of the period that ends now, in hours.",
     )
 
 
 class ViolationFilter(filters.FilterSet):
     virtual_cluster = filters.CharFilter(field_name="virtual_cluster")
     tenant = filters.CharFilter(field_name="tenant")
-    open = filters.BooleanFilter(field_name="ended_at", lookup_expr="isnull", help_text="Those that go on.")
+    open = filters.BooleanFilter(
+        field_name="ended_at", lookup_expr="isnull", help_text="Only violations that have not ended."
+    )
 
     class Meta:
         model = FairnessViolation
@@ -146,7 +171,8 @@ class ViolationFilter(filters.FilterSet):
 class VirtualClusterFairness(APIView):
     @extend_schema(responses=Fairness)
     def get(self, request: Request, name: str) -> Response:
-        """How a virtual cluster is divided among its tenants: the reader's by name, all others as one."""
+        """Show how a virtual cluster is divided among its tenants: the reader's by name, all others
+        together."""
         by, virtual_cluster = viewer(request), virtual_cluster_get(name)
         state = FairnessState.objects.filter(virtual_cluster=name).first()
         goes_on = violations_visible(by).filter(virtual_cluster=name, ended_at__isnull=True)
@@ -177,7 +203,7 @@ def _paid(by: Viewer, name: str, at: datetime) -> float:
 
 
 class VirtualClusterFairnessHistory(GenericAPIView[Any]):
-    """Minutes of the tenants in a virtual cluster that the reader may see, the oldest first."""
+    """List what the reader's tenants had in a virtual cluster in each minute, oldest first."""
 
     is_heavy = True
     queryset = FairnessSample.objects.none()
@@ -214,8 +240,9 @@ class VirtualClusterFairnessHistory(GenericAPIView[Any]):
 
 
 class Violations(ListAPIView[Any]):
-    """Times in which a tenant's jobs did less than they would have done on its own part alone, the newest
-    first: the reader's tenants', for operators all."""
+    """List fairness violations, newest first. A violation is a period in which a tenant's jobs ran slower
+    than they would have on the tenant's own part alone. Members see their tenants, operators all.
+    """
 
     queryset = FairnessViolation.objects.none()
     serializer_class = Violation

@@ -36,9 +36,11 @@ class CheckAnswer(serializers.Serializer[Mapping[str, object]]):
     fields = FieldProblem(many=True)  # type: ignore[assignment]
     warnings = serializers.ListField(child=serializers.CharField())
     normalised = JobSpec(allow_null=True)
-    gpus = serializers.IntegerField(help_text="That it would be on; a part of one counts as one.")
+    gpus = serializers.IntegerField(
+        help_text="Number of GPUs that it would occupy; a part of a GPU counts as one."
+    )
     gpu_amount = serializers.FloatField(
-        help_text="What it would have of them: a part is a part, such as 0.3."
+        help_text="Amount of GPU that it would have; a part counts as a part, such as 0.3."
     )
     message = serializers.CharField()
 
@@ -48,9 +50,11 @@ class JobsCheck(APIView):
 
     @extend_schema(request=JobSubmit, responses={200: CheckAnswer})
     def post(self, request: Request) -> Response:
-        """Say what is wrong with a specification, or else what would become of it. Submits nothing.
+        """Check a job specification: return its errors, or what would happen if it were submitted. Submits
+        nothing.
 
-        For viewers of the tenant, too."""
+        Viewers of the tenant may use it too.
+        """
         tenant, spec = tenant_and_rest(request.data)
         submission = Submission(viewer(request), tenant, role=Role.VIEWER)
         try:
@@ -93,7 +97,7 @@ class CellsCheck(APIView):
 
     @extend_schema(request=SpecificationBody, responses={200: cell_schemas.CellsCheck})
     def post(self, request: Request) -> Response:
-        """Say what is wrong with a specification, and what would change with it. For operators."""
+        """Check a cell specification: return its errors and what it would change. For operators."""
         viewer(request).require_operator()
         given = SpecificationInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -112,24 +116,26 @@ class CellsCheck(APIView):
 
 class Replay(serializers.Serializer[Mapping[str, object]]):
     same = serializers.BooleanField()
-    line = Line(allow_null=True, help_text="As decided again; null: nothing is, at its place.")
+    line = Line(
+        allow_null=True,
+        help_text="The line as recomputed; null: the recomputed round has no line at its position.",
+    )
     round_number = serializers.IntegerField()
-    seconds = serializers.FloatField(help_text="How long it took to decide the round.")
+    seconds = serializers.FloatField(help_text="Seconds that the recomputation took.")
 
 
 class LedgerReplay(APIView):
     is_heavy = True
-    refusals: ClassVar = {
-        409: "The line is what a person did, or its round is no longer kept, or takes too long."
-    }
+    refusals: ClassVar = {409: "A person caused the line, or its round is no longer kept or takes too long."}
 
     @extend_schema(responses=Replay)
     def get(self, request: Request, line_id: int) -> Response:
-        """Decide the line's round again from the facts that were kept, and compare.
+        """Recompute the round of a line from its stored facts, and compare.
 
-        409 for what a person did, for rounds that are no longer kept, and for those that take longer than a
-        request may: operators can decide these again with `manage.py replay_round`. 429 while another one is
-        decided again."""
+        409 for lines that a person caused, for rounds that are no longer kept, and for rounds that take
+        longer than a request may; operators can recompute those with `manage.py replay_round`. 429 while
+        another round is being recomputed.
+        """
         by = viewer(request)
         line = line_get(by, line_id)
         again = replay(line)

@@ -81,7 +81,7 @@ def _checked(viewer: Viewer, body: Mapping[str, Any]) -> dict[str, Any]:
     question: dict[str, Any] = {}
     if given["cluster"] is not None:
         if not viewer.is_operator:
-            raise NotAllowed("Only operators may ask what-if questions about other clusters.")
+            raise NotAllowed("Only operators may ask what-if questions about changes of the cluster.")
         question["cluster"] = _cluster(Fields(given["cluster"], "cluster", problems))
     if given["job"] is not None:
         question["job"] = _job(viewer, given["job"], problems)
@@ -135,7 +135,7 @@ def _changes(viewer: Viewer, job_id: int, fields: Fields) -> dict[str, Any]:
     tasks = len(job.specification.tasks)
     if (changes["gpus"] or changes["replicas"]) and tasks > 1:
         name = "gpus" if changes["gpus"] else "replicas"
-        fields.refuse(name, f"is not clear for a job of {tasks} tasks", "a job of one task")
+        fields.refuse(name, f"is ambiguous for a job with {tasks} tasks", "a job of one task")
     if changes["virtual_cluster"] and not viewer.is_operator:
         facts = submission_facts(job.tenant.name)
         usable = list(facts.virtual_clusters) if facts else []

@@ -27,11 +27,11 @@ ARCHIVE_TYPE = "application/octet-stream"
 
 
 class StoredArchive(serializers.Serializer[Mapping[str, object]]):
-    """A working folder that was uploaded."""
+    """An uploaded working folder."""
 
-    archive = serializers.CharField(help_text="What a job's code.archive says.")
+    archive = serializers.CharField(help_text="Digest for a job's code.archive.")
     bytes = serializers.IntegerField()
-    files = serializers.IntegerField(help_text="Files and links that it holds.")
+    files = serializers.IntegerField(help_text="Number of files and links in it.")
     unpacked_bytes = serializers.IntegerField()
     uploaded_by = serializers.CharField()
     uploaded_at = serializers.DateTimeField()
@@ -41,15 +41,15 @@ class TenantArchive(APIView):
     scope = Scope.SUBMIT
     #: The handler leaves the body of a PUT where it is until this view reads it, whatever its length.
     streams_put = True
-    refusals: ClassVar = {507: "The server has no room for it."}
+    refusals: ClassVar = {507: "The server has no disk space for it."}
 
     @extend_schema(responses=StoredArchive)
     def get(self, request: Request, name: str, digest: str) -> Response:
-        """Whether an archive is stored, so that it need not be uploaded again. 404 when it is not."""
+        """Check whether an archive is stored, so that it need not be uploaded again. 404 if it is not."""
         tenant = tenant_get(viewer(request), name)
         archive = archive_stored(tenant.id, _hex_of(digest))
         if archive is None:
-            raise NotFound(f"Tenant {tenant.name} has no such archive stored.")
+            raise NotFound(f"Tenant {tenant.name} has not stored this archive.")
         return Response(_shown(archive))
 
     @extend_schema(
@@ -57,7 +57,8 @@ class TenantArchive(APIView):
         responses={200: StoredArchive, 201: StoredArchive},
     )
     def put(self, request: Request, name: str, digest: str) -> Response:
-        """Upload a working folder as a gzip'ed tar, by its SHA-256. One that is there is not read again."""
+        """Upload a working folder as a gzip'ed tar, named by its SHA-256. A stored archive is not read
+        again."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require(tenant, Role.MEMBER)
@@ -76,10 +77,10 @@ class JobCode(APIView):
 
     @extend_schema(responses={(200, ARCHIVE_TYPE): OpenApiResponse(OpenApiTypes.BINARY)})
     def get(self, request: Request, job_id: int) -> FileResponse:
-        """Download the archive that a job's working folders begin with. 404 when there is none."""
+        """Download the archive with the initial content of a job's working folders. 404 if it has none."""
         job = job_get(viewer(request), job_id)
         if job.archive is None:
-            raise NotFound(f"Job {job.id} brought no archive along.")
+            raise NotFound(f"Job {job.id} has no archive.")
         try:
             file = archive_path(job.archive.tenant_id, job.archive.digest).open("rb")
         except FileNotFoundError:

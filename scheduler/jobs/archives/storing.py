@@ -124,4 +124,6 @@ def remove_strays(known: Collection[Path]) -> None:
 
 
 def _no_space(error: OSError) -> NoSpace:
-    return NoSpace(f"The server can not store it: {error.strerror}. Tell an operator; nothing was stored.")
+    return NoSpace(
+        f"The server cannot store the archive: {error.strerror}. Tell an operator; nothing was stored."
+    )

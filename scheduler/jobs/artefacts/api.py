@@ -27,7 +27,7 @@ from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import checked
 from tenants.selectors import viewer
 
-_REFUSALS = {409: "The server does not see the folder, or may not read it."}
+_REFUSALS = {409: "The server cannot see or read the folder."}
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,18})-(?P<last>[0-9]{0,18})")
 #: What has a meaning of its own in a header, or in a name on another system.
 _UNSAFE = re.compile(r'[\\/:*?"<>|%]')
@@ -80,7 +80,9 @@ class JobArtefactContent(APIView):
         },
     )
     def get(self, request: Request, job_id: int) -> FileResponse:
-        """Download a file of a job's checkpoint folder, as long as it is now, or one range of it."""
+        """Download a file of a job's checkpoint folder, or a range of it. The length is the file's present
+        one.
+        """
         by = viewer(request)
         job = job_get(by, job_id)
         note_foreign_read(by, job, "artefact.read")

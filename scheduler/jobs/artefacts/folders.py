@@ -102,7 +102,9 @@ def file_open(job_id: int, parts: Sequence[bytes]) -> OpenFile:
             facts = os.fstat(descriptor)
             _require("file", facts)
             if facts.st_nlink > 1 and facts.st_uid != os.fstat(folder).st_uid:
-                raise Conflict("The file has several names and is another user's: it need not be the job's.")
+                raise Conflict(
+                    "The file has several hard links and another owner, so it may not belong to the job."
+                )
         except BaseException:
             os.close(descriptor)
             raise

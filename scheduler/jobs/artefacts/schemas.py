@@ -15,7 +15,7 @@ class WhichFolder(serializers.Serializer[Mapping[str, object]]):
         allow_blank=True,
         trim_whitespace=False,
         max_length=LONGEST_PATH_CHARACTERS,
-        help_text=f"Names from the job's folder on, separated by /; left out, that folder. {_ESCAPED}",
+        help_text=f"Path inside the checkpoint folder, separated by /. Default: that folder. {_ESCAPED}",
     )
 
 
@@ -23,19 +23,22 @@ class WhichFile(serializers.Serializer[Mapping[str, object]]):
     path = serializers.CharField(
         trim_whitespace=False,
         max_length=LONGEST_PATH_CHARACTERS,
-        help_text=f"Names from the job's folder on, separated by /. {_ESCAPED}",
+        help_text=f"Path inside the job's checkpoint folder, separated by /. {_ESCAPED}",
     )
 
 
 class Artefact(serializers.Serializer[Mapping[str, object]]):
-    """What a job's checkpoint folder, or a folder in it, holds under one name."""
+    """One entry of a job's checkpoint folder or a subfolder."""
 
     name = serializers.CharField(help_text=_ESCAPED)
-    path = serializers.CharField(help_text="To ask for it: the names of its folders before its own.")
+    path = serializers.CharField(help_text="Path of the entry inside the checkpoint folder.")
     kind = serializers.ChoiceField(
         choices=["file", "folder", "link", "other"], help_text="Links are not followed."
     )
-    bytes = serializers.IntegerField(allow_null=True, help_text="Null: it is no file.")
+    bytes = serializers.IntegerField(
+        allow_null=True, help_text="Size in bytes; null for anything but a file."
+    )
     modified_at = serializers.DateTimeField(
-        allow_null=True, help_text="As the job left it; null: a time of no calendar."
+        allow_null=True,
+        help_text="Last change, as the file system reports it; null if it is not a valid time.",
     )

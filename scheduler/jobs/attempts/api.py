@@ -32,12 +32,15 @@ _LARGEST = 2**31 - 1
 
 class ProgressQuery(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(
-        required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, all attempts."
+        required=False,
+        min_value=1,
+        max_value=_LARGEST,
+        help_text="Number of the attempt. Default: all attempts.",
     )
 
 
 class JobAttempts(RepresentedList):
-    """The attempts of a job, the newest first."""
+    """List the attempts of a job, newest first."""
 
     queryset = Attempt.objects.none()
     serializer_class = schemas.Attempt
@@ -48,8 +51,8 @@ class JobAttempts(RepresentedList):
 
 
 class FailureFilter(filters.FilterSet):
-    failure = filters.CharFilter(help_text="A class of failures, such as import_error.")
-    node = filters.CharFilter(method="by_node", help_text="Name of a node that it ran on.")
+    failure = filters.CharFilter(help_text="Only this failure class, such as import_error.")
+    node = filters.CharFilter(method="by_node", help_text="Only attempts that ran on this node.")
     tenant = filters.CharFilter(field_name="job__tenant__name")
     job = filters.NumberFilter(field_name="job_id", min_value=0, max_value=2**63 - 1, decimal_places=0)
     since = InstantFilter(field_name="ended_at", lookup_expr="gte")
@@ -65,7 +68,7 @@ class FailureFilter(filters.FilterSet):
 
 
 class Failures(RepresentedList):
-    """Failed attempts of jobs of the caller's tenants, the last to end first; operators see all."""
+    """List failed attempts of jobs of the caller's tenants, the last to end first; operators see all."""
 
     queryset = Attempt.objects.none()
     serializer_class = schemas.Failure
@@ -100,41 +103,50 @@ MOST_HOURS = 30 * 24
 
 
 class JobPreemptions(serializers.Serializer[Mapping[str, object]]):
-    times = serializers.IntegerField(help_text="How often it was preempted while it ran.")
-    lost_seconds = serializers.FloatField(help_text="Work that was done again, in all.")
+    times = serializers.IntegerField(help_text="Number of times that it was preempted while running.")
+    lost_seconds = serializers.FloatField(help_text="Total work that had to be repeated, in seconds.")
     overhead_seconds = serializers.FloatField(
-        help_text="From orders to stop until its GPUs were left, and from having GPUs until it ran again."
+        help_text=(
+            "Total time from each stop order until its GPUs were released, and from getting GPUs "
+            "until it ran again, in seconds."
+        )
     )
     cost_seconds = serializers.FloatField(
-        allow_null=True, help_text="What one costs it by its own attempts, as policies see it."
+        allow_null=True,
+        help_text="Cost of one preemption as policies estimate it from its own attempts, in seconds.",
     )
     short_runs = serializers.IntegerField(
-        help_text="How often in a row it was preempted before it had run for long enough."
+        help_text="Number of consecutive preemptions before it had run for the minimum run time."
     )
     may_borrow_at = serializers.DateTimeField(
-        allow_null=True, help_text="Until then it runs on guaranteed GPUs only."
+        allow_null=True, help_text="Until this time it runs only on guaranteed GPUs."
     )
 
 
 class PreemptionsQuery(serializers.Serializer[Mapping[str, object]]):
     hours = serializers.IntegerField(
-        default=24, min_value=1, max_value=MOST_HOURS, help_text="How far to look back."
+        default=24,
+        min_value=1,
+        max_value=MOST_HOURS,
+        help_text="Length of the period that ends now, in hours.",
     )
 
 
 class VirtualClusterPreemptions(serializers.Serializer[Mapping[str, object]]):
     hours = serializers.IntegerField()
     preemptions = serializers.IntegerField()
-    jobs = serializers.IntegerField(help_text="How many jobs were preempted.")
+    jobs = serializers.IntegerField(help_text="Number of jobs that were preempted.")
     preemptions_per_hour = serializers.FloatField()
-    lost_gpu_hours = serializers.FloatField(help_text="Work that is done again.")
-    overhead_gpu_hours = serializers.FloatField(help_text="GPUs held while jobs stopped and started.")
+    lost_gpu_hours = serializers.FloatField(help_text="GPU-hours of work that had to be repeated.")
+    overhead_gpu_hours = serializers.FloatField(
+        help_text="GPU-hours for which jobs held GPUs while they stopped and started."
+    )
 
 
 class PreemptionsOfJob(APIView):
     @extend_schema(responses=JobPreemptions)
     def get(self, request: Request, job_id: int) -> Response:
-        """How often the job was preempted, and what that cost."""
+        """Show how often a job was preempted, and what that cost."""
         job = job_get(viewer(request), job_id)
         return Response(
             {
@@ -149,20 +161,22 @@ class PreemptionsOfJob(APIView):
 class ScalingOfJob(APIView):
     @extend_schema(responses=schemas.JobScaling)
     def get(self, request: Request, job_id: int) -> Response:
-        """Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs."""
+        """Show how a job scales: the GPUs it had, its batch size now, and its predicted speed on other
+        numbers of GPUs.
+        """
         return Response(scaling_of_job(job_get(viewer(request), job_id)))
 
 
 class SensitivityOfJob(APIView):
     @extend_schema(responses=schemas.JobSensitivity)
     def get(self, request: Request, job_id: int) -> Response:
-        """How fast the job's replicas are by their CPUs and memory, and what they have now."""
+        """Show how a job's speed depends on its replicas' CPUs and memory, and what they have now."""
         return Response(sensitivity_of_job(job_get(viewer(request), job_id)))
 
 
 class PreemptionsOfVirtualCluster(APIView):
     @extend_schema(parameters=[PreemptionsQuery], responses=VirtualClusterPreemptions)
     def get(self, request: Request, name: str) -> Response:
-        """How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost."""
+        """Show how often jobs of a virtual cluster were preempted lately, and the cost in GPU-hours."""
         hours = checked(PreemptionsQuery, request)["hours"]
         return Response(preemptions_of_virtual_cluster(virtual_cluster_get(name).id, hours))

@@ -52,23 +52,29 @@ class BudgetTerms(serializers.Serializer[Mapping[str, object]]):
     unit = serializers.ChoiceField(choices=BudgetUnit.choices)
     period = serializers.ChoiceField(choices=BudgetPeriod.choices)
     action = serializers.ChoiceField(choices=BudgetAction.choices)
-    starts_at = serializers.DateTimeField(help_text="Nothing before this counts.")
+    starts_at = serializers.DateTimeField(help_text="Use before this time does not count.")
 
 
 class BudgetState(serializers.Serializer[Mapping[str, object]]):
-    budget = BudgetTerms(allow_null=True, help_text="null: none; the GPU-hours are then the month's.")
-    used = serializers.FloatField(help_text="By all jobs until now, those that run included.")
+    budget = BudgetTerms(
+        allow_null=True, help_text="The budget. null: none; the figures are then GPU-hours of this month."
+    )
+    used = serializers.FloatField(help_text="Used by all jobs until now, running jobs included.")
     counts_from = serializers.DateTimeField()
-    ends_at = serializers.DateTimeField(allow_null=True, help_text="When it is renewed; null: never.")
-    used_last_day = serializers.FloatField(help_text="In the last 24 hours.")
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="When the budget is renewed; null: never.")
+    used_last_day = serializers.FloatField(help_text="Used in the last 24 hours.")
     expected = serializers.FloatField(
-        allow_null=True, help_text="Used by the end of the period if all goes on as in the last 24 hours."
+        allow_null=True,
+        help_text="Expected use at the end of the period, if use goes on as in the last 24 hours.",
     )
     reached_at = serializers.DateTimeField(
-        allow_null=True, help_text="When the budget will then be used up; null: not in this period, or it is."
+        allow_null=True,
+        help_text="When the budget will then be used up; null: not in this period, or it is used up already.",
     )
     currency = Currency()
-    is_holding = serializers.BooleanField(help_text="It is used up, and nothing of the tenant is started.")
+    is_holding = serializers.BooleanField(
+        help_text="Whether the budget is used up and no further job of the tenant starts."
+    )
 
 
 class BudgetInput(StrictSerializer):
@@ -78,13 +84,16 @@ class BudgetInput(StrictSerializer):
     action = serializers.ChoiceField(choices=BudgetAction.choices, default=BudgetAction.WARN)
     starts_at = serializers.DateTimeField(
         required=False,
-        help_text="Left out: the beginning of the period that runs, or now where there are no periods.",
+        help_text=(
+            "Count use from this time. Default: the start of the current period, or now if there "
+            "are no periods."
+        ),
     )
 
 
 class BudgetOfTenant(serializers.ModelSerializer[Budget]):
     tenant = serializers.CharField(source="tenant.name")
-    is_spent = serializers.BooleanField(help_text="All of it was used up when it was last looked at.")
+    is_spent = serializers.BooleanField(help_text="Whether it was used up at the last check.")
 
     class Meta:
         model = Budget
@@ -93,9 +102,9 @@ class BudgetOfTenant(serializers.ModelSerializer[Budget]):
 
 
 class Budgets(ListAPIView[Budget]):
-    """The budgets of the caller's tenants, the newest tenant's first; operators see all.
+    """List the budgets of the caller's tenants, newest tenant first; operators see all.
 
-    What of one is used up is worked out for each by `/tenants/{name}/budget`.
+    `/tenants/{name}/budget` computes how much of one budget is used.
     """
 
     serializer_class = BudgetOfTenant
@@ -112,12 +121,12 @@ class TenantBudget(Edited):
 
     @extend_schema(responses=BudgetState)
     def get(self, request: Request, name: str) -> Response:
-        """A tenant's budget, what of it is used, and what is expected."""
+        """Show a tenant's budget, its use so far, and its expected use."""
         return Response(budget_state(Owner(tenant_get(viewer(request), name))))
 
     @extend_schema(request=BudgetInput, responses=BudgetState)
     def put(self, request: Request, name: str) -> Response:
-        """Give a tenant a budget, or another one. For operators."""
+        """Set the budget of a tenant. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
@@ -128,7 +137,7 @@ class TenantBudget(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        """Take a tenant's budget away, so that nothing limits what it uses up. For operators."""
+        """Remove the budget of a tenant; its use is then unlimited. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
@@ -137,9 +146,10 @@ class TenantBudget(Edited):
 
 
 class UserLimits(ListAPIView[Membership]):
-    """What the members of a tenant may hold at once and use up there; those without limits are left out.
+    """List quotas and budgets of a tenant's members; members without limits are left out.
 
-    Members see their own, admins of the tenant and operators all."""
+    Members see their own, admins of the tenant and operators see all.
+    """
 
     serializer_class = LimitsOfUser
     queryset = Membership.objects.none()
@@ -158,14 +168,15 @@ class UserQuotaView(Edited):
 
     @extend_schema(responses=UserQuotaState)
     def get(self, request: Request, name: str, username: str) -> Response:
-        """The most that a member holds at once in a tenant, and what that is now. For the member itself, and
-        for admins of the tenant."""
+        """Show a member's quota, and what the member holds now. For the member, and for admins of the
+        tenant."""
         return Response(user_quota_state(member_get(viewer(request), name, username)))
 
     @extend_schema(request=UserQuotaInput, responses=UserQuotaState)
     def put(self, request: Request, name: str, username: str) -> Response:
-        """Replace what a member may hold at once; null: no limit besides the tenant's. For admins of the
-        tenant, within what the tenant has."""
+        """Set the quota of a member, within the tenant's. null: no limit besides the tenant's. For admins of
+        the tenant.
+        """
         by = viewer(request)
         membership = member_get(by, name, username, role=Role.ADMIN)
         given = UserQuotaInput(data=request.data)
@@ -180,13 +191,14 @@ class UserBudgetView(Edited):
 
     @extend_schema(responses=BudgetState)
     def get(self, request: Request, name: str, username: str) -> Response:
-        """A member's budget in a tenant, what of it is used, and what is expected. For the member itself, and
-        for admins of the tenant."""
+        """Show a member's budget, its use so far, and its expected use. For the member, and for admins of the
+        tenant.
+        """
         return Response(budget_state(_owner(member_get(viewer(request), name, username))))
 
     @extend_schema(request=BudgetInput, responses=BudgetState)
     def put(self, request: Request, name: str, username: str) -> Response:
-        """Give a member a budget, or another one. For admins of the tenant, within the tenant's."""
+        """Set the budget of a member, within the tenant's. For admins of the tenant."""
         by = viewer(request)
         owner = _owner(member_get(by, name, username, role=Role.ADMIN))
         given = BudgetInput(data=request.data)
@@ -196,7 +208,7 @@ class UserBudgetView(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str, username: str) -> Response:
-        """Take a member's budget away. For admins of the tenant."""
+        """Remove the budget of a member. For admins of the tenant."""
         by = viewer(request)
         budget_remove(by=by, owner=_owner(member_get(by, name, username, role=Role.ADMIN)))
         return Response(status=204)
@@ -209,7 +221,7 @@ def _owner(membership: Membership) -> Owner:
 class TenantHeld(APIView):
     @extend_schema(responses=Held)
     def get(self, request: Request, name: str) -> Response:
-        """What a tenant's jobs hold now, as its quota counts it."""
+        """Show what a tenant's jobs hold now, as its quota counts it."""
         return Response(held_now(tenant_get(viewer(request), name)))
 
 
@@ -235,9 +247,11 @@ class UsageOfGpus(APIView):
 
     @extend_schema(parameters=[UsageQuery], responses=UsageReport)
     def get(self, request: Request) -> Response:
-        """GPU-hours used, and what they cost, by tenant, user, GPU model, virtual cluster or day.
+        """Show GPU-hours used and their cost, grouped by tenant, user or other properties.
 
-        Members see those of their tenants, by user the admins of a tenant, operators those of all."""
+        Members see the use of their tenants; admins of a tenant can also group it by user. Operators see all
+        tenants.
+        """
         question = _question(request)
         found, code = usage(viewer(request), question), currency()
         return Response(
@@ -257,7 +271,7 @@ class UsageExport(APIView):
 
     @extend_schema(parameters=[UsageFileQuery], responses=FILE_ANSWERS)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same as a CSV or Parquet file, without the total."""
+        """Export the use as a CSV or Parquet file, without the total."""
         question = _question(request, UsageFileQuery)
         code = currency()
         rows = [shown_row(row, code) for row in usage(viewer(request), question).rows]

@@ -15,10 +15,10 @@ from tenants.models import Membership
 
 class Held(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.DictField(
-        child=serializers.FloatField(), help_text="By GPU model; parts of GPUs count as such."
+        child=serializers.FloatField(), help_text="GPUs held by model; a part of a GPU counts as a part."
     )
     cpus = serializers.FloatField(
-        help_text="As the jobs state them; what they leave to the platform is none."
+        help_text="CPUs held, as the jobs state them; CPUs that a job leaves to the platform do not count."
     )
     memory_bytes = serializers.IntegerField(help_text="Likewise.")
 
@@ -29,7 +29,7 @@ class UserQuotaInput(StrictSerializer):
         max_value=1_000_000,
         default=None,
         allow_null=True,
-        help_text="GPUs of all models together; null: no limit besides the tenant's. So the next two.",
+        help_text="Maximum number of GPUs of all models together; null: no limit besides the tenant's.",
     )
     cpus = serializers.FloatField(min_value=0, max_value=MOST_CPUS, default=None, allow_null=True)
     memory_bytes = serializers.IntegerField(
@@ -41,7 +41,7 @@ class UserQuotaState(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.IntegerField(allow_null=True)
     cpus = serializers.FloatField(allow_null=True)
     memory_bytes = serializers.IntegerField(allow_null=True)
-    held = Held(help_text="By the member's jobs in the tenant.")
+    held = Held(help_text="What the member's jobs in the tenant hold now.")
 
 
 class UserQuotaLines(serializers.ModelSerializer[UserQuota]):
@@ -52,7 +52,7 @@ class UserQuotaLines(serializers.ModelSerializer[UserQuota]):
 
 
 class UserBudgetTerms(serializers.ModelSerializer[UserBudget]):
-    is_spent = serializers.BooleanField(help_text="All of it was used up when it was last looked at.")
+    is_spent = serializers.BooleanField(help_text="Whether it was used up at the last check.")
 
     class Meta:
         model = UserBudget
@@ -73,13 +73,18 @@ class LimitsOfUser(serializers.ModelSerializer[Membership]):
 
 class UsageQuery(serializers.Serializer[Mapping[str, object]]):
     by = serializers.CharField(
-        default="tenant", help_text=f"One or more groupings, separated by commas: {', '.join(GROUPINGS)}."
+        default="tenant", help_text=f"Groupings, separated by commas: {', '.join(GROUPINGS)}."
     )
-    since = serializers.DateTimeField(required=False, help_text="Left out: the first of this month, by UTC.")
-    until = serializers.DateTimeField(required=False, help_text="Left out, or later than that: now.")
+    since = serializers.DateTimeField(
+        required=False, help_text="Start of the period. Default: the first of this month, in UTC."
+    )
+    until = serializers.DateTimeField(
+        required=False, help_text="End of the period, not included. Default and latest value: now."
+    )
     tenant = serializers.CharField(default="")
     user = serializers.CharField(
-        default="", help_text="Who submitted; of others only for admins of their tenant."
+        default="",
+        help_text="Only jobs that this user submitted. Other users' jobs: only for admins of their tenant.",
     )
     virtual_cluster = serializers.CharField(default="")
     gpu_model = serializers.CharField(default="")
@@ -90,31 +95,43 @@ class UsageFileQuery(UsageQuery, FileQuery):
 
 
 class UsageTotal(serializers.Serializer[Mapping[str, object]]):
-    jobs = serializers.IntegerField(help_text="That had GPUs in this time.")
-    gpu_hours = serializers.FloatField(help_text="Parts of GPUs, and turns on them, count as such.")
+    jobs = serializers.IntegerField(help_text="Number of jobs that had GPUs in this period.")
+    gpu_hours = serializers.FloatField(
+        help_text="GPU-hours; parts of GPUs and turns on them count in proportion."
+    )
     guaranteed_gpu_hours = serializers.FloatField(
-        help_text="Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent."
+        help_text="GPU-hours on GPUs guaranteed to the virtual cluster. The others were on idle GPUs."
     )
     opportunistic_gpu_hours = serializers.FloatField()
     wasted_gpu_hours = serializers.FloatField(
-        help_text="Those of attempts that failed or were lost with their node, and of work that was thrown"
-        " away when an attempt was stopped."
+        help_text=(
+            "GPU-hours of attempts that failed or were lost with their node, and of work lost "
+            "when attempts were stopped."
+        )
     )
-    cost = serializers.FloatField(help_text="At the present prices of the GPU models.")
+    cost = serializers.FloatField(help_text="Cost at the present prices of the GPU models.")
     currency = Currency()
 
 
 class UsageRow(UsageTotal):
-    tenant = serializers.CharField(required=False, help_text="Where it is grouped by; so the next five.")
+    tenant = serializers.CharField(
+        required=False,
+        help_text="Set if the rows are grouped by it; the same holds for the next five fields.",
+    )
     user = serializers.CharField(required=False)
     virtual_cluster = serializers.CharField(required=False)
     gpu_model = serializers.CharField(required=False)
-    application = serializers.CharField(required=False, help_text="Or the job's name, where it says none.")
-    day = serializers.DateField(required=False, help_text="By UTC.")
+    application = serializers.CharField(
+        required=False, help_text="Name of the application, or of the job if it states none."
+    )
+    day = serializers.DateField(required=False, help_text="Day in UTC.")
     entitled_gpu_hours = serializers.FloatField(
         allow_null=True,
-        help_text="What the present guarantee of the virtual cluster, for all its tenants, amounts to in this"
-        " time; null: not grouped by virtual cluster, or by more than GPU model and day.",
+        help_text=(
+            "GPU-hours that the virtual cluster's present guarantee amounts to in this period, "
+            "for all its tenants. null: the rows are not grouped by virtual cluster, or also by "
+            "other things than GPU model and day."
+        ),
     )
 
 

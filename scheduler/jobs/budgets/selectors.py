@@ -234,8 +234,8 @@ def _tenants(viewer: Viewer, question: UsageQuestion) -> list[int] | None:
     allowed = [one for one in viewer.roles if not is_personal or viewer.may(one, Role.ADMIN)]
     if is_personal and not allowed:
         raise NotAllowed(
-            "What single users used is for admins of their tenant to know; your own is"
-            f" that of user {viewer.user.username}."
+            "Only admins of a tenant can see what single users used."
+            f" You can see your own: that of user {viewer.user.username}."
         )
     return allowed
 

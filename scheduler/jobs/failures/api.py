@@ -27,7 +27,9 @@ from tenants.selectors import viewer
 
 
 class FailureRule(serializers.Serializer[Mapping[str, object]]):
-    """An attempt that failed is of the class when the pattern is found and it ended in one of these ways."""
+    """A rule: a failed attempt is of the class if the pattern is found and the attempt ended in one of these
+    ways.
+    """
 
     is_stored = True
     name = serializers.CharField(max_length=40)
@@ -35,22 +37,30 @@ class FailureRule(serializers.Serializer[Mapping[str, object]]):
         choices=[retry.value for retry in Retry],
         required=False,
         allow_null=True,
-        help_text="For a class of your own: whether the job is retried; null: the default of the class.",
+        help_text=(
+            "Whether a job that failed so is retried, for a class of your own; null: the default "
+            "of the class."
+        ),
     )
     says = serializers.CharField(
-        required=False, allow_blank=True, max_length=80, help_text="What happened, in a few words."
+        required=False, allow_blank=True, max_length=80, help_text="Meaning of the class, in a few words."
     )
     pattern = serializers.CharField(
         required=False,
         allow_blank=True,
         max_length=500,
-        help_text="Regular expression for the last 8 KiB of the output, as in the search of output.",
+        help_text=(
+            "Regular expression searched in the last 8 KiB of the output, with the syntax of the "
+            "output search."
+        ),
     )
     exit_codes = serializers.ListField(
-        child=serializers.IntegerField(), required=False, help_text="And it exited with one of these,"
+        child=serializers.IntegerField(),
+        required=False,
+        help_text="Exit codes. If exit_codes or signals are given, the attempt ended with one of them.",
     )
     signals = serializers.ListField(
-        child=serializers.IntegerField(), required=False, help_text="or one of these signals ended it."
+        child=serializers.IntegerField(), required=False, help_text="Numbers of signals, as for exit_codes."
     )
     severity = serializers.ChoiceField(choices=[severity.value for severity in Severity], required=False)
     advice = serializers.CharField(
@@ -62,7 +72,7 @@ class FailureRule(serializers.Serializer[Mapping[str, object]]):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A keyword of Python: it cannot be declared as the others are.
-        said = "One of the built-in classes, or one of your own."
+        said = "Failure class: a built-in one, or one of your own."
         return {**super().get_fields(), "class": serializers.CharField(max_length=40, help_text=said)}
 
 
@@ -73,8 +83,12 @@ class BuiltInClass(serializers.Serializer[Mapping[str, object]]):
 
 
 class FailureRuleList(serializers.Serializer[Mapping[str, object]]):
-    rules = FailureRule(many=True, help_text="In the order in which they are tried; the first match counts.")
-    classes = BuiltInClass(many=True, read_only=True, help_text="What a rule may name without a `retry`.")
+    rules = FailureRule(
+        many=True, help_text="The rules in the order in which they are tried; the first match decides."
+    )
+    classes = BuiltInClass(
+        many=True, read_only=True, help_text="The built-in classes, which a rule may name without `retry`."
+    )
 
 
 class FailureRulesInput(StrictSerializer):
@@ -83,24 +97,29 @@ class FailureRulesInput(StrictSerializer):
 
 
 class FailureRulesTrial(StrictSerializer):
-    rules = serializers.JSONField(required=False, help_text="To be tried; left out: those in force.")
+    rules = serializers.JSONField(required=False, help_text="Rules to test. Default: the rules in force.")
     log = serializers.CharField(
         allow_blank=True,
         trim_whitespace=False,
         max_length=TEXT_CHARACTERS_MOST,
-        help_text="End of an output.",
+        help_text="End of a job's output.",
     )
     exit_code = serializers.IntegerField(
-        default=1, min_value=1, max_value=255, help_text="128 + N when signal N ended it."
+        default=1, min_value=1, max_value=255, help_text="Exit code; 128 + N if signal N ended the job."
     )
 
 
 class FailureRuleMatch(serializers.Serializer[Mapping[str, object]]):
-    rule = FailureRule(allow_null=True, help_text="The first that matches; null: the built-in ones decide.")
+    rule = FailureRule(
+        allow_null=True,
+        help_text=(
+            "Name of the first rule that matches; null: no rule of the site, so the built-in rules decide."
+        ),
+    )
     layer = serializers.CharField(allow_blank=True)
     tried_again = serializers.BooleanField(
         allow_null=True,
-        help_text="Whether a job that failed so for the first time is; null: no rule matches.",
+        help_text="Whether a job is retried after its first failure of this kind; null if no rule matches.",
     )
 
 
@@ -109,12 +128,14 @@ class FailureRules(Edited):
 
     @extend_schema(responses=FailureRuleList)
     def get(self, request: Request) -> Response:
-        """The site's rules for failures, at most a hundred. They are tried before the built-in ones."""
+        """List the site's failure classification rules, at most 100. They are tried before the built-in
+        rules.
+        """
         return Response(_answer(rules_in_force()))
 
     @extend_schema(request=FailureRuleList, responses=FailureRuleList)
     def put(self, request: Request) -> Response:
-        """Put other rules in the place of all there are. For operators."""
+        """Replace all failure classification rules of the site. For operators."""
         by = viewer(request)
         by.require_operator()
         given = FailureRulesInput(data=request.data)
@@ -128,7 +149,7 @@ class FailureRulesTest(APIView):
 
     @extend_schema(request=FailureRulesTrial, responses=FailureRuleMatch)
     def post(self, request: Request) -> Response:
-        """Try rules on the end of an output; nothing is changed. For operators."""
+        """Test rules on the end of an output. Changes nothing. For operators."""
         viewer(request).require_operator()
         given = FailureRulesTrial(data=request.data)
         given.is_valid(raise_exception=True)

@@ -62,7 +62,7 @@ def rules_read(value: object, *, where: str = "rules") -> list[SiteRule]:
         said = next((one.failure for one in rules if one.failure.name == rule.failure.name), rule.failure)
         if (said.layer, said.is_hardware) != (rule.failure.layer, rule.failure.is_hardware):
             fields.refuse(
-                "retry", f"another rule says otherwise of {said.name}", f"{retry_of(said)}, as there"
+                "retry", f"another rule defines {said.name} differently", f"{retry_of(said)}, as there"
             )
         rules.append(rule)
     if not problems:
@@ -134,7 +134,7 @@ def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, An
         problem = f"their patterns take more than {PATTERNS_SECONDS:g} seconds"
         expected = "patterns without nested repetitions and references back"
         raise Invalid(
-            f"The rules were given up: {problem}.", [FieldError("rules", problem, expected)]
+            f"The test of the rules was stopped: {problem}.", [FieldError("rules", problem, expected)]
         ) from None
     if found is None:
         return {"rule": None, "layer": "", "tried_again": None}

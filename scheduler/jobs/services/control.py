@@ -193,7 +193,7 @@ def job_hold(*, job_id: int, actor: str) -> None:
 @repeated_on_deadlock
 @transaction.atomic
 def job_release(*, job_id: int, actor: str) -> None:
-    """Let a held job be considered again."""
+    """Release a held job, so that it can start."""
     _set_held(job_id, held=False, kind="job.released", actor=actor)
 
 

@@ -24,7 +24,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     attempt = serializers.IntegerField(source="attempt.number")
     node = serializers.CharField(source="node.name")
     port = serializers.CharField(help_text="Name or number of the port; empty: a command.")
-    command = serializers.CharField(help_text="Empty: a shell.")
+    command = serializers.CharField(help_text="Command that runs; empty: a shell.")
 
     class Meta:
         model = Session
@@ -43,11 +43,11 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
 
 
 class PageAddress(serializers.Serializer[Mapping[str, object]]):
-    url = serializers.CharField(help_text="Good for one browser, within a minute.")
+    url = serializers.CharField(help_text="Link for one browser; it works once, within one minute.")
 
 
 class JobSessions(ListAPIView[Session]):
-    """Who is, and was, inside the job in the last 30 days: the newest first."""
+    """List shells and port connections into a job in the last 30 days, newest first."""
 
     queryset = Session.objects.none()
     serializer_class = SessionSerializer
@@ -63,7 +63,7 @@ class JobPortOpen(APIView):
 
     @extend_schema(request=None, responses={200: PageAddress})
     def post(self, request: Request, job_id: int, port: str) -> Response:
-        """Return the address of the pages that one of the job's programs serves, with a ticket in it."""
+        """Create a one-time link to the web pages that a program of the job serves."""
         session = getattr(request._request, "session", None)
         job, ticket = ticket_issue(
             viewer=viewer(request),

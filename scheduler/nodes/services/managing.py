@@ -98,7 +98,7 @@ def node_remove(*, node: Node, actor: str) -> None:
     if node.state == NodeState.READY:
         raise Conflict(f"The agent of node {node.name} still reports; stop it first.")
     if AttemptPart.objects.filter(node=node).exists():
-        raise Conflict(f"Node {node.name} is part of the history of jobs; leave it cordoned.")
+        raise Conflict(f"Node {node.name} has jobs in its history; leave it cordoned instead.")
     node_event(node, "node.removed", at=database_now(), actor=actor, why=f"Was {node.name}.").save()
     node.delete()
     request_round_on_commit()

@@ -41,7 +41,10 @@ class InvitationInput(StrictSerializer):
         max_length=254,
         allow_blank=True,
         default="",
-        help_text="Where the link is mailed, if this installation sends mail. Blank: hand it over yourself.",
+        help_text=(
+            "E-mail address to send the link to, if the server sends mail. Blank: you get the "
+            "link to hand over."
+        ),
     )
     expires_in_days = serializers.IntegerField(min_value=1, max_value=DAYS_MOST, default=DAYS)
 
@@ -58,7 +61,7 @@ class InvitationOutput(serializers.ModelSerializer[Invitation]):
 class NewInvitationOutput(InvitationOutput):
     link = serializers.CharField(
         allow_null=True,
-        help_text="In this answer only, and null where it was mailed: anyone who has it may accept.",
+        help_text="The link, in this answer only; null if it was mailed. Anyone who has it can accept.",
     )
 
     class Meta(InvitationOutput.Meta):
@@ -66,7 +69,7 @@ class NewInvitationOutput(InvitationOutput):
 
 
 class InvitationSecret(StrictSerializer):
-    invitation = serializers.CharField(max_length=200, help_text="What stands behind the # of the link.")
+    invitation = serializers.CharField(max_length=200, help_text="The part of the link after the #.")
 
 
 class InvitationOffer(serializers.Serializer[Mapping[str, object]]):
@@ -83,7 +86,7 @@ class NewAccount(InvitationSecret):
 
 
 class Invitations(ListAPIView[Invitation]):
-    """The open invitations into a tenant, the newest first. For its admins."""
+    """List the open invitations to a tenant, newest first. For its admins."""
 
     scope = Scope.MANAGE
     serializer_class = InvitationOutput
@@ -95,9 +98,9 @@ class Invitations(ListAPIView[Invitation]):
 
     @extend_schema(request=InvitationInput, responses={201: NewInvitationOutput})
     def post(self, request: Request, name: str) -> Response:
-        """Invite a person into a tenant, by mail or by a link to hand over. For its admins.
+        """Invite a person to a tenant, by e-mail or by a link to hand over. For its admins.
 
-        The answer is the same whether there is a user with this address or not.
+        The answer is the same whether or not a user with this address exists.
         """
         by = viewer(request)
         tenant = tenant_get(by, name)
@@ -120,7 +123,7 @@ class InvitationDetail(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str, key: str) -> Response:
-        """Revoke an invitation: its link works no longer. For admins of the tenant."""
+        """Revoke an invitation: its link stops working. For admins of the tenant."""
         by = viewer(request)
         invitation_revoke(by=by, tenant=tenant_get(by, name), key=key)
         return Response(status=204)
@@ -138,7 +141,7 @@ class _ForAnybody(APIView):
 class InvitationLook(_ForAnybody):
     @extend_schema(request=InvitationSecret, responses={200: InvitationOffer}, auth=NO_AUTHENTICATION)
     def post(self, request: Request) -> Response:
-        """What one is invited to by a link."""
+        """Show what an invitation link invites to."""
         given = InvitationSecret(data=request.data)
         given.is_valid(raise_exception=True)
         found = invitation_found(given.validated_data["invitation"])
@@ -157,7 +160,7 @@ class InvitationAccept(APIView):
 
     @extend_schema(request=InvitationSecret, responses={200: MeTenant})
     def post(self, request: Request) -> Response:
-        """Become a member by an invitation, which works once."""
+        """Accept an invitation and become a member. An invitation works once."""
         given = InvitationSecret(data=request.data)
         given.is_valid(raise_exception=True)
         membership = invitation_accept(by=viewer(request), text=given.validated_data["invitation"])
@@ -167,7 +170,7 @@ class InvitationAccept(APIView):
 class InvitationJoin(_ForAnybody):
     @extend_schema(request=NewAccount, responses={201: Me}, auth=NO_AUTHENTICATION)
     def post(self, request: Request) -> Response:
-        """Make an account by an invitation, become a member with it, and be signed in."""
+        """Create an account with an invitation, become a member and sign in."""
         given = NewAccount(data=request.data)
         given.is_valid(raise_exception=True)
         body = given.validated_data

@@ -24,23 +24,28 @@ from tenants.selectors import viewer
 
 
 class NotificationSettings(serializers.Serializer[Mapping[str, object]]):
-    address = serializers.CharField(allow_blank=True, help_text="Where mail goes; empty: nowhere.")
-    can_send = serializers.BooleanField(help_text="Whether this installation has a mail server.")
+    address = serializers.CharField(
+        allow_blank=True, help_text="E-mail address for mail; empty: no mail is sent."
+    )
+    can_send = serializers.BooleanField(help_text="Whether the server can send mail.")
     jobs = serializers.ChoiceField(
         choices=JobNotices.choices,
-        help_text="One's own jobs, except where a job says it in `notify`.",
+        help_text="E-mail about your own jobs, unless a job sets `notify`.",
     )
     tenants = serializers.BooleanField(
-        help_text="Budgets and webhooks of the tenants whose admin one is; for operators the cluster's."
+        help_text=(
+            "E-mail about budgets and webhooks of the tenants that you administer; for "
+            "operators, of the cluster."
+        )
     )
-    cluster = serializers.BooleanField(help_text="Nodes that were lost or cordoned; for operators.")
+    cluster = serializers.BooleanField(help_text="E-mail about lost and cordoned nodes, for operators.")
     problem = serializers.CharField(
-        allow_blank=True, help_text="Why the last mail could not be sent; it is tried again."
+        allow_blank=True, help_text="Why the last mail could not be sent; sending is retried."
     )
 
 
 class NotificationChange(StrictSerializer):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     jobs = serializers.ChoiceField(choices=JobNotices.choices, required=False)
     tenants = serializers.BooleanField(required=False)
@@ -52,14 +57,17 @@ class AddressInput(StrictSerializer):
 
 
 class AddressAnswer(serializers.Serializer[Mapping[str, object]]):
-    address = serializers.CharField(allow_blank=True, help_text="The one that counts now.")
+    address = serializers.CharField(allow_blank=True, help_text="The address in use now.")
     confirmation_sent = serializers.BooleanField(
-        help_text="The new one counts once the link in the mail to it was opened."
+        help_text=(
+            "Whether a confirmation link was mailed to the new address. The address is used "
+            "after the link is opened."
+        )
     )
 
 
 class AddressToken(StrictSerializer):
-    token = serializers.CharField(max_length=1_000, help_text="From the link in the mail.")
+    token = serializers.CharField(max_length=1_000, help_text="The token in the mailed link.")
 
 
 class Notifications(Edited):
@@ -67,12 +75,12 @@ class Notifications(Edited):
 
     @extend_schema(responses=NotificationSettings)
     def get(self, request: Request) -> Response:
-        """Which e-mails the caller wants."""
+        """Show which e-mails the caller gets."""
         return Response(settings_of(viewer(request)))
 
     @extend_schema(request=NotificationChange, responses=NotificationSettings)
     def patch(self, request: Request) -> Response:
-        """Change which e-mails the caller wants."""
+        """Change which e-mails the caller gets."""
         given = NotificationChange(data=request.data)
         given.is_valid(raise_exception=True)
         return Response(settings_change(by=viewer(request), **given.validated_data))
@@ -83,7 +91,7 @@ class NotificationAddress(APIView):
 
     @extend_schema(request=AddressInput, responses=AddressAnswer)
     def put(self, request: Request) -> Response:
-        """Change the caller's own e-mail address; where mail can be sent, it has to be confirmed."""
+        """Change the caller's e-mail address. If the server sends mail, the address has to be confirmed."""
         by, given = viewer(request), AddressInput(data=request.data)
         given.is_valid(raise_exception=True)
         counts = address_set(by=by, address=given.validated_data["address"])
@@ -95,7 +103,7 @@ class NotificationAddressConfirm(APIView):
 
     @extend_schema(request=AddressToken, responses=AddressAnswer)
     def post(self, request: Request) -> Response:
-        """Confirm the address to which the link was sent."""
+        """Confirm an e-mail address by the link that was mailed to it."""
         given = AddressToken(data=request.data)
         given.is_valid(raise_exception=True)
         address = address_confirm(by=viewer(request), token=given.validated_data["token"])

@@ -20,10 +20,13 @@ from tenants.selectors import tenant_get, viewer
 
 class UsageSubscriptionOutput(serializers.ModelSerializer[UsageSubscription]):
     tenant = serializers.CharField(
-        source="tenant.name", allow_null=True, default=None, help_text="null: the whole cluster."
+        source="tenant.name",
+        allow_null=True,
+        default=None,
+        help_text="Tenant of the report; null: the whole cluster.",
     )
     period = serializers.ChoiceField(choices=ReportPeriod.choices)
-    reported_until = serializers.DateTimeField(help_text="The next report is about the time from here on.")
+    reported_until = serializers.DateTimeField(help_text="The next report starts at this time.")
 
     class Meta:
         model = UsageSubscription
@@ -38,10 +41,12 @@ class UsageSubscriptionInput(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Left out: the whole cluster, for operators.",
+        help_text="Tenant of the report. Default: the whole cluster, for operators.",
     )
     period = serializers.ChoiceField(
-        choices=ReportPeriod.choices, allow_null=True, help_text="null: no more reports."
+        choices=ReportPeriod.choices,
+        allow_null=True,
+        help_text="How often the report is sent; null: no more reports.",
     )
 
 
@@ -51,7 +56,7 @@ class UsageSubscriptionAnswer(serializers.Serializer[Mapping[str, object]]):
 
 
 class UsageReports(ListAPIView[UsageSubscription]):
-    """The usage reports that the caller gets by mail."""
+    """List the usage reports that the caller gets by e-mail."""
 
     scope = Scope.MANAGE
     serializer_class = UsageSubscriptionOutput
@@ -62,8 +67,9 @@ class UsageReports(ListAPIView[UsageSubscription]):
 
     @extend_schema(request=UsageSubscriptionInput, responses={200: UsageSubscriptionAnswer})
     def post(self, request: Request) -> Response:
-        """Get the use of a tenant by mail each week or month, change how often, or end it. For admins of the
-        tenant; operators also get the use of the whole cluster."""
+        """Subscribe to usage reports of a tenant by e-mail, change how often they come, or end them. For
+        admins of the tenant; operators can also subscribe to the whole cluster.
+        """
         by = viewer(request)
         given = UsageSubscriptionInput(data=request.data)
         given.is_valid(raise_exception=True)

@@ -41,25 +41,25 @@ class WebhookOutput(serializers.ModelSerializer[Webhook]):
         source="tenant.name",
         allow_null=True,
         default=None,
-        help_text="null: the operators', for all tenants.",
+        help_text="Tenant of the webhook; null: the operators', for events of all tenants.",
     )
     title = serializers.CharField(allow_blank=True)
     topics = serializers.ListField(child=serializers.ChoiceField(choices=_TOPICS))
     active = serializers.BooleanField()
-    failures = serializers.IntegerField(help_text="Tries in a row that failed.")
+    failures = serializers.IntegerField(help_text="Number of consecutive failed attempts.")
     failing_since = serializers.DateTimeField(
-        allow_null=True, help_text="Since when nothing was delivered, though it was tried."
+        allow_null=True, help_text="Time of the first of these failures; nothing was delivered since."
     )
     problem = serializers.CharField(
-        allow_blank=True, help_text="Why the platform switched it off; empty: it did not."
+        allow_blank=True, help_text="Why the platform switched it off; empty if it did not."
     )
     held_until = serializers.DateTimeField(
-        allow_null=True, help_text="Back-off: nothing is tried before; null: there was no failure."
+        allow_null=True, help_text="End of the back-off: nothing is sent before; null: no failure."
     )
     old_secret_ends_at = serializers.DateTimeField(
         source="old_seed_ends_at",
         allow_null=True,
-        help_text="Until then each message is also signed with the secret of before.",
+        help_text="Until this time each message is also signed with the old secret.",
     )
 
     class Meta:
@@ -72,7 +72,7 @@ class WebhookOutput(serializers.ModelSerializer[Webhook]):
 
 
 class NewWebhookOutput(WebhookOutput):
-    secret = serializers.CharField(allow_null=True, help_text="In this answer only.")
+    secret = serializers.CharField(allow_null=True, help_text="The secret, in this answer only.")
 
     class Meta(WebhookOutput.Meta):
         ref_name = "NewWebhook"
@@ -84,7 +84,7 @@ class WebhookInput(StrictSerializer):
         max_length=63,
         required=False,
         allow_null=True,
-        help_text="Left out: the cluster, for operators.",
+        help_text="Tenant of the webhook. Default: the cluster, for operators.",
     )
     url = serializers.CharField(max_length=MOST_CHARACTERS, help_text="https://host/path")
     title = serializers.CharField(max_length=120, required=False, allow_blank=True, default="")
@@ -95,7 +95,7 @@ class WebhookInput(StrictSerializer):
 
 
 class WebhookChange(StrictSerializer):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     url = serializers.CharField(max_length=MOST_CHARACTERS, required=False)
     title = serializers.CharField(max_length=120, required=False, allow_blank=True)
@@ -110,22 +110,26 @@ class WebhookChange(StrictSerializer):
 
 class WebhookQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(
-        max_length=63, required=False, help_text="Left out: those of the cluster, for operators."
+        max_length=63,
+        required=False,
+        help_text="Only webhooks of this tenant. Default: those of the cluster, for operators.",
     )
 
 
 class DeliveryOutput(serializers.ModelSerializer[Delivery]):
-    message = serializers.UUIDField(help_text="Sent as webhook-id, the same with each try.")
+    message = serializers.UUIDField(help_text="Message id, sent as `webhook-id`; the same in each attempt.")
     topic = serializers.CharField(help_text="`test`, or one of the webhook's topics.")
-    body = serializers.CharField(help_text="As it is sent.")
+    body = serializers.CharField(help_text="Body of the message, as it is sent.")
     state = serializers.ChoiceField(choices=DeliveryState.choices)
     tries = serializers.IntegerField()
-    status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last try's answer.")
-    reply = serializers.CharField(help_text="First bytes of that answer's body.")
+    status = serializers.IntegerField(
+        allow_null=True, help_text="HTTP status of the last attempt's response."
+    )
+    reply = serializers.CharField(help_text="First bytes of that response's body.")
     tried_at = serializers.DateTimeField(allow_null=True)
-    seconds = serializers.FloatField(allow_null=True, help_text="How long the last try took.")
-    problem = serializers.CharField(help_text="Why the last try had no answer.")
-    until = serializers.DateTimeField(help_text="Given up when a try after this fails.")
+    seconds = serializers.FloatField(allow_null=True, help_text="Duration of the last attempt, in seconds.")
+    problem = serializers.CharField(help_text="Why the last attempt got no response.")
+    until = serializers.DateTimeField(help_text="After this time a failed attempt is the last one.")
 
     class Meta:
         model = Delivery
@@ -155,12 +159,13 @@ class Webhooks(ListAPIView[Webhook]):
 
     @extend_schema(parameters=[WebhookQuery])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Webhooks of a tenant, for its admins, or of the cluster, for operators; the newest first."""
+        """List webhooks, newest first. Admins list those of their tenant, operators also those of the
+        cluster."""
         return self.list(request, *args, **kwargs)
 
     @extend_schema(request=WebhookInput, responses={201: NewWebhookOutput})
     def post(self, request: Request) -> Response:
-        """Make a webhook; its secret is shown once. For admins of the tenant, and operators."""
+        """Create a webhook; its secret is shown once. For admins of the tenant, and operators."""
         by, given = viewer(request), WebhookInput(data=request.data)
         name = request.data.get("tenant") if isinstance(request.data, dict) else None
         tenant = tenant_get(by, name) if isinstance(name, str) else None
@@ -177,12 +182,12 @@ class WebhookDetail(Edited):
 
     @extend_schema(responses=WebhookOutput)
     def get(self, request: Request, webhook_id: int) -> Response:
-        """One webhook. For admins of its tenant, and operators."""
+        """Get one webhook. For admins of its tenant, and operators."""
         return Response(WebhookOutput(webhook_get(viewer(request), webhook_id)).data)
 
     @extend_schema(request=WebhookChange, responses=WebhookOutput)
     def patch(self, request: Request, webhook_id: int) -> Response:
-        """Change a webhook; one that is switched on again has no past failures."""
+        """Change a webhook. Switching it on again resets its failures."""
         by = viewer(request)
         webhook, given = webhook_get(by, webhook_id), WebhookChange(data=request.data)
         given.is_valid(raise_exception=True)
@@ -190,7 +195,7 @@ class WebhookDetail(Edited):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, webhook_id: int) -> Response:
-        """Remove a webhook, and what is waiting for it."""
+        """Remove a webhook and the messages that wait for it."""
         by = viewer(request)
         webhook_remove(by=by, webhook=webhook_get(by, webhook_id))
         return Response(status=204)
@@ -201,7 +206,8 @@ class WebhookSecret(APIView):
 
     @extend_schema(request=None, responses=NewWebhookOutput)
     def post(self, request: Request, webhook_id: int) -> Response:
-        """Make a new secret, shown once; the one of before signs beside it for a day."""
+        """Create a new secret for a webhook, shown once. The old secret also signs messages for one more
+        day."""
         by = viewer(request)
         return Response(_with_secret(*secret_rotate(by=by, webhook=webhook_get(by, webhook_id))))
 
@@ -211,7 +217,7 @@ class WebhookTest(APIView):
 
     @extend_schema(request=None, responses={202: DeliveryOutput})
     def post(self, request: Request, webhook_id: int) -> Response:
-        """Send a message that tells of nothing."""
+        """Send a test message, which reports no event."""
         by = viewer(request)
         delivery = webhook_test(by=by, webhook=webhook_get(by, webhook_id))
         return Response(DeliveryOutput(delivery).data, status=202)
@@ -230,7 +236,7 @@ class Deliveries(ListAPIView[Delivery]):
 
     @extend_schema(parameters=[DeliveryQuery])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What was sent to a webhook, or waits, the newest first; kept for 30 days."""
+        """List messages sent to a webhook or waiting for it, newest first. They are kept for 30 days."""
         return self.list(request, *args, **kwargs)
 
 
@@ -239,7 +245,7 @@ class Redelivery(APIView):
 
     @extend_schema(request=None, responses={202: DeliveryOutput})
     def post(self, request: Request, webhook_id: int, delivery_id: int) -> Response:
-        """Send a message again, with the id that it had."""
+        """Send a message again, with the same id."""
         by = viewer(request)
         delivery = redeliver(by=by, webhook=webhook_get(by, webhook_id), delivery_id=delivery_id)
         return Response(DeliveryOutput(delivery).data, status=202)

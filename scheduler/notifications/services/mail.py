@@ -161,5 +161,5 @@ def invite(*, by: Viewer, tenant: Tenant, role: Role, email: str, days: int) -> 
     try:
         send_one(email, f"You are invited to {tenant.name}", text, message=uuid.uuid4())
     except OSError as error:
-        raise Conflict(f"The mail server did not take it: {error}") from None
+        raise Conflict(f"The mail server refused the mail: {error}") from None
     return invitation, None

@@ -61,7 +61,7 @@ def address_set(*, by: Viewer, address: str) -> bool:
     try:
         send_one(address, "Confirm your address", text, message=uuid.uuid4())
     except OSError as error:
-        raise Conflict(f"The mail server did not take it: {error}") from None
+        raise Conflict(f"The mail server refused the mail: {error}") from None
     return False
 
 

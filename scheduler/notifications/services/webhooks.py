@@ -57,7 +57,7 @@ def webhook_make(
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     if Webhook.objects.filter(tenant=tenant).count() >= MOST_WEBHOOKS:
         whose = f"Tenant {tenant.name}" if tenant else "The cluster"
-        raise Conflict(f"{whose} has {MOST_WEBHOOKS} webhooks, which is the most: remove one first.")
+        raise Conflict(f"{whose} has {MOST_WEBHOOKS} webhooks, the maximum: remove one first.")
     seed = new_seed()
     webhook = Webhook.objects.create(
         tenant=tenant,
@@ -106,7 +106,7 @@ def secret_rotate(*, by: Viewer, webhook: Webhook) -> tuple[Webhook, str]:
 
 @transaction.atomic
 def webhook_test(*, by: Viewer, webhook: Webhook) -> Delivery:
-    """Send a message that tells of nothing."""
+    """Send a test message, which reports no event."""
     require_owner(by, webhook.tenant)
     _require_active(webhook)
     now = database_now()

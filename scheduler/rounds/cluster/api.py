@@ -38,7 +38,7 @@ class UsageQuery(serializers.Serializer[Mapping[str, object]]):
 class ClusterSummary(APIView):
     @extend_schema(responses=schemas.Cluster)
     def get(self, request: Request) -> Response:
-        """The cluster in a few numbers; jobs are counted as far as the caller may see them."""
+        """Summarise the cluster in a few numbers. Only jobs that the caller may see are counted."""
         return Response(cluster_summary(viewer(request)))
 
 
@@ -49,7 +49,7 @@ IDLE_LEAST_SECONDS = 60
 
 
 class ClusterSettingsChange(StrictSerializer):
-    """What is left out stays as it is."""
+    """Changes to an object. Fields that are left out stay as they are."""
 
     spare_policy_plugin = ChosenPluginSchema(required=False, help_text="Policy of opportunistic jobs.")
     spare_placer_plugin = ChosenPluginSchema(required=False, help_text="Placer of opportunistic jobs.")
@@ -63,37 +63,51 @@ class ClusterSettingsChange(StrictSerializer):
         required=False,
         allow_blank=True,
         error_messages={"invalid": "is not a code of ISO 4217, such as EUR or USD."},
-        help_text="In which prices and costs are, by its code of ISO 4217; empty: cost units without a name."
-        " No price is converted.",
+        help_text=(
+            "Currency of prices and costs as an ISO 4217 code; empty: cost units without a "
+            "currency. No price is converted."
+        ),
     )
     preemptions_per_round = serializers.IntegerField(
         required=False,
         allow_null=True,
         min_value=0,
         max_value=PREEMPTIONS_MOST,
-        help_text="Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number.",
+        help_text=(
+            "Maximum number of jobs that policies preempt in one scheduling round; null: "
+            "unlimited. Preemptions for guarantees are not limited."
+        ),
     )
     backoff_seconds = serializers.FloatField(
         required=False,
         min_value=0,
         max_value=BACKOFF_MOST_SECONDS,
-        help_text="How long a job may not borrow after it was preempted too early; twice as long each time.",
+        help_text="Seconds for which a job gets no spare GPUs after an early preemption; doubles each time.",
     )
     most_backoff_seconds = serializers.FloatField(
-        required=False, min_value=0, max_value=BACKOFF_MOST_SECONDS, help_text="But never longer than this."
+        required=False,
+        min_value=0,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="Maximum of this back-off, in seconds.",
     )
     idle_gpus_seconds = serializers.FloatField(
         required=False,
         allow_null=True,
         min_value=IDLE_LEAST_SECONDS,
         max_value=BACKOFF_MOST_SECONDS,
-        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+        help_text=(
+            "Seconds of idle GPUs after which a job counts as stuck, unless its specification "
+            "states otherwise; null: never."
+        ),
     )
     idle_gpus_below_percent = serializers.FloatField(
-        required=False, min_value=0.1, max_value=100, help_text="A GPU that is less busy does nothing."
+        required=False,
+        min_value=0.1,
+        max_value=100,
+        help_text="A GPU counts as idle below this utilisation, in percent.",
     )
     idle_gpus_then = serializers.ChoiceField(
-        choices=WATCHED_THEN, required=False, help_text="What is done then."
+        choices=WATCHED_THEN, required=False, help_text="What happens to the job then."
     )
 
 
@@ -104,12 +118,12 @@ class ClusterSettings(Edited):
 
     @extend_schema(responses=schemas.ClusterSettings)
     def get(self, request: Request) -> Response:
-        """How the spare GPUs are handed out."""
+        """Show the settings of the cluster, such as how spare GPUs are given to opportunistic jobs."""
         return Response(_represented(cluster_settings()))
 
     @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
     def patch(self, request: Request) -> Response:
-        """Change how the spare GPUs are handed out. For operators."""
+        """Change the settings of the cluster. For operators."""
         by = viewer(request)
         by.require_operator()
         given = ClusterSettingsChange(data=request.data)
@@ -134,7 +148,7 @@ class ClusterUsage(APIView):
 
     @extend_schema(parameters=[UsageQuery], responses=schemas.Usage)
     def get(self, request: Request) -> Response:
-        """GPUs in use over time by tenant; members see other tenants as one sum."""
+        """Show GPUs in use over time, by tenant. Members see other tenants as one sum."""
         minutes = checked(UsageQuery, request)["minutes"]
         points = usage_points(viewer(request), now=database_now(), minutes=minutes, most=POINTS_MOST)
         return Response({"points": points})
@@ -145,7 +159,7 @@ class ClusterFragmentation(APIView):
 
     @extend_schema(parameters=[UsageQuery], responses=schemas.Fragmentation)
     def get(self, request: Request) -> Response:
-        """How much of the idle GPUs what usually runs here cannot use, and why. For operators."""
+        """Show how many idle GPUs the usual jobs cannot use (fragmentation), and why. For operators."""
         viewer(request).require_operator()
         minutes = checked(UsageQuery, request)["minutes"]
         return Response(fragmentation(database_now(), minutes=minutes, most=POINTS_MOST))

@@ -19,23 +19,30 @@ class ClusterSettings(serializers.Serializer[Mapping[str, object]]):
     )
     currency = serializers.CharField(
         allow_blank=True,
-        help_text="In which prices and costs are, by its code of ISO 4217; empty: cost units without a name.",
+        help_text="Currency of prices and costs as an ISO 4217 code; empty: cost units without a currency.",
     )
     preemptions_per_round = serializers.IntegerField(
-        allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
+        allow_null=True,
+        help_text="Maximum number of jobs that policies preempt in one scheduling round; null: unlimited.",
     )
     backoff_seconds = serializers.FloatField(
-        help_text="How long a job may not borrow after it was preempted too early; twice as long each time."
+        help_text="Seconds for which a job gets no spare GPUs after an early preemption; doubles each time."
     )
-    most_backoff_seconds = serializers.FloatField(help_text="But never longer than this.")
+    most_backoff_seconds = serializers.FloatField(help_text="Maximum of this back-off, in seconds.")
     idle_gpus_seconds = serializers.FloatField(
         allow_null=True,
-        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+        help_text=(
+            "Seconds of idle GPUs after which a job counts as stuck, unless its specification "
+            "states otherwise; null: never."
+        ),
     )
-    idle_gpus_below_percent = serializers.FloatField(help_text="A GPU that is less busy does nothing.")
-    idle_gpus_then = serializers.ChoiceField(choices=WATCHED_THEN, help_text="What is done then.")
+    idle_gpus_below_percent = serializers.FloatField(
+        help_text="A GPU counts as idle below this utilisation, in percent."
+    )
+    idle_gpus_then = serializers.ChoiceField(choices=WATCHED_THEN, help_text="What happens to the job then.")
     overrun = Overrun(
-        allow_null=True, help_text="While a cheap policy decides, since the chosen one takes too long."
+        allow_null=True,
+        help_text="Set while a cheap fallback policy decides because the chosen policy takes too long.",
     )
 
 
@@ -84,18 +91,20 @@ class Usage(serializers.Serializer[Mapping[str, object]]):
 
 class FragmentationPoint(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField()
-    idle = serializers.FloatField(help_text="GPUs that are free and take work.")
+    idle = serializers.FloatField(help_text="Number of GPUs that are free and accept jobs.")
     fragmented = serializers.FloatField(
-        help_text="Of these, what a task of the usual workload cannot use, on average."
+        help_text="Number of these GPUs that a task of the usual workload cannot use, on average."
     )
 
 
 class FragmentedKind(serializers.Serializer[Mapping[str, object]]):
-    gpus = serializers.FloatField(help_text="The GPUs of a replica on one node; below 1, a part of one GPU.")
+    gpus = serializers.FloatField(help_text="GPUs of a replica on one node; below 1: a part of one GPU.")
     cpus = serializers.FloatField()
-    gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
-    frequency = serializers.FloatField(help_text="Its part of all replicas, 0 to 1.")
-    usable = serializers.FloatField(help_text="Idle GPUs that such a replica can use.")
+    gpu_models = serializers.ListField(
+        child=serializers.CharField(), help_text="Accepted GPU models; empty: any."
+    )
+    frequency = serializers.FloatField(help_text="Its fraction of all replicas, 0 to 1.")
+    usable = serializers.FloatField(help_text="Number of idle GPUs that such a replica can use.")
 
 
 class FragmentedNode(serializers.Serializer[Mapping[str, object]]):
@@ -107,8 +116,10 @@ class FragmentedNode(serializers.Serializer[Mapping[str, object]]):
 class FragmentationNow(FragmentationPoint):
     causes = serializers.DictField(
         child=serializers.FloatField(),
-        help_text="Fragmented GPUs by what replicas find missing: gpus, cpus, gpus_and_cpus, model, "
-        "no_gpu (they need none), no_gpu_no_cpus.",
+        help_text=(
+            "Fragmented GPUs by what is missing for replicas: gpus, cpus, gpus_and_cpus, model, "
+            "no_gpu (the replica needs no GPU), no_gpu_no_cpus."
+        ),
     )
     kinds = FragmentedKind(many=True)
     nodes = FragmentedNode(many=True)

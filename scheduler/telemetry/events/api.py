@@ -32,12 +32,15 @@ MOST_JOBS = 1000
 class EventFilter(filters.FilterSet):
     job = filters.NumberFilter(field_name="job_id", min_value=0, max_value=2**63 - 1, decimal_places=0)
     job_name = filters.CharFilter(
-        method="by_job_name", help_text=f"The whole name of jobs, of which the newest {MOST_JOBS:,} count."
+        method="by_job_name",
+        help_text=f"Only events of jobs with this whole name; of these jobs the newest {MOST_JOBS:,}.",
     )
-    node = filters.CharFilter(method="by_node", help_text="A node's name.")
+    node = filters.CharFilter(method="by_node", help_text="Only events of this node.")
     tenant = filters.CharFilter(field_name="tenant__name")
     kind = filters.CharFilter(
-        field_name="kind", lookup_expr="startswith", help_text='Such as "job." or "node.lost".'
+        field_name="kind",
+        lookup_expr="startswith",
+        help_text='Only this kind, or kinds that begin with this text, such as "job." or "node.lost".',
     )
 
     class Meta:
@@ -53,7 +56,7 @@ class EventFilter(filters.FilterSet):
 
 
 class Events(ListAPIView[Any]):
-    """What happened, the newest first: to the caller's tenants' jobs, to nodes and virtual clusters."""
+    """List events, newest first: of jobs of the caller's tenants, of nodes and of virtual clusters."""
 
     queryset = Event.objects.none()
     serializer_class = schemas.Event
@@ -107,17 +110,20 @@ class FollowEvents(GenericAPIView[Any]):
                 LAST_EVENT_ID,
                 OpenApiTypes.STR,
                 OpenApiParameter.HEADER,
-                description="The `id` that came last; the stream goes on after it. Without it the stream "
-                "begins with what is written from now on.",
+                description=(
+                    "The last `id` received; the stream continues after it. Default: the stream starts "
+                    "with the next event."
+                ),
             )
         ],
         responses={(200, STREAM_TYPE): OpenApiResponse(OpenApiTypes.STR)},
     )
     def get(self, request: Request) -> EventStream:
-        """Follow what happens, as Server-Sent Events: those of the list, by id, as they are written.
+        """Stream events as Server-Sent Events, by id, as they are written.
 
-        A stream that breaks is resumed by `Last-Event-ID`, and loses nothing. It ends with an event `end`
-        that says why."""
+        A broken stream is resumed with `Last-Event-ID` and loses no event. The stream ends with an event
+        `end` that states why.
+        """
         rows = self.filter_queryset(self.get_queryset())
         by = viewer(request)
         return EventStream(by, SignIn.of(by, request.session.session_key), rows, _after(request))

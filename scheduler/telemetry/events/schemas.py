@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 
 class Event(serializers.Serializer[Mapping[str, object]]):
-    """`from` and `to` are states; null ids: the thing has no such."""
+    """An event. `from` and `to` are states. An id is null if the event does not concern such an object."""
 
     id = serializers.IntegerField()
     at = serializers.DateTimeField()

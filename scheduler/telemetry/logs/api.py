@@ -35,7 +35,7 @@ from tenants.selectors import viewer
 class JobLogs(APIView):
     @extend_schema(parameters=[schemas.LogQuery], responses=schemas.LogPage)
     def get(self, request: Request, job_id: int) -> Response:
-        """Read the output of one rank of one attempt, by the numbers of its chunks."""
+        """Read the output of one rank of an attempt, in numbered chunks."""
         _job, attempt, tasks, query = _query_of(request, job_id, schemas.LogQuery)
         rank = query.get("rank", 0)
         if query.get("task") is not None:
@@ -64,7 +64,7 @@ class JobLogs(APIView):
 class JobLogsMerged(APIView):
     @extend_schema(parameters=[schemas.MergedQuery], responses=schemas.MergedLogPage)
     def get(self, request: Request, job_id: int) -> Response:
-        """Read the output of all ranks, or of those of a task, merged by the time at which it was sent."""
+        """Read the output of all ranks, or of a task's, merged by the time at which it was sent."""
         _job, attempt, tasks, query = _query_of(request, job_id, schemas.MergedQuery)
         known = log_reading.cursor_parse(query["after"])
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), None)
@@ -91,7 +91,7 @@ class JobLogsSearch(APIView):
 
     @extend_schema(parameters=[schemas.SearchQuery], responses=schemas.LogSearch)
     def get(self, request: Request, job_id: int) -> Response:
-        """Find the lines of an attempt's output that contain a text or match a regular expression."""
+        """Search an attempt's output for lines that contain a text or match a regular expression."""
         _job, attempt, tasks, query = _query_of(request, job_id, schemas.SearchQuery)
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
         after = log_search.Place.parse(query["after"]) if query["after"] else None
@@ -124,7 +124,7 @@ class JobLogsDownload(APIView):
         },
     )
     def get(self, request: Request, job_id: int) -> StreamingHttpResponse:
-        """Download the whole output of an attempt: one rank as text, several as a zip."""
+        """Download the complete output of an attempt: one rank as text, several ranks as a zip archive."""
         job, attempt, tasks, query = _query_of(request, job_id, schemas.DownloadQuery)
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
         if attempt is None:

@@ -16,10 +16,13 @@ _CURSOR_CHARACTERS = 50_000
 
 class WhichOutput(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(
-        required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, the newest."
+        required=False,
+        min_value=1,
+        max_value=_LARGEST,
+        help_text="Number of the attempt. Default: the newest.",
     )
     task = serializers.CharField(
-        required=False, max_length=63, help_text="Only ranks of the task of this name."
+        required=False, max_length=63, help_text="Only ranks of the task with this name."
     )
 
 
@@ -28,22 +31,25 @@ class LogQuery(WhichOutput):
         required=False,
         min_value=0,
         max_value=_LARGEST,
-        help_text="As the process knows it by `$RANK`; left out, the first rank of the task, or 0.",
+        help_text="Rank of the process, as in its `$RANK`. Default: the first rank of the task, or 0.",
     )
     after = serializers.IntegerField(
-        default=-1, min_value=-1, max_value=_LARGEST, help_text="The last sequence one has; -1 for none."
+        default=-1,
+        min_value=-1,
+        max_value=_LARGEST,
+        help_text="Only chunks after this sequence number; -1: from the first.",
     )
     limit = serializers.IntegerField(
         default=100,
         min_value=1,
         max_value=1_000,
-        help_text="Chunks at most; there are fewer where they are long.",
+        help_text="Maximum number of chunks; fewer are returned if they are long.",
     )
     last = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=MOST_LAST_LINES,
-        help_text="Begin with the chunk that holds the first of this many last lines.",
+        help_text="Start with the chunk that contains the first of this many last lines.",
     )
 
 
@@ -52,33 +58,46 @@ class MergedQuery(WhichOutput):
         default="",
         allow_blank=True,
         max_length=_CURSOR_CHARACTERS,
-        help_text="`next_after` of the answer before.",
+        help_text="`next_after` of the previous answer.",
     )
     limit = serializers.IntegerField(
-        default=100, min_value=1, max_value=1_000, help_text="Chunks of each rank at most."
+        default=100, min_value=1, max_value=1_000, help_text="Maximum number of chunks of each rank."
     )
 
 
 class DownloadQuery(WhichOutput):
     rank = serializers.IntegerField(
-        required=False, min_value=0, max_value=_LARGEST, help_text="Left out: all ranks, of several as a zip."
+        required=False,
+        min_value=0,
+        max_value=_LARGEST,
+        help_text="Only this rank. Default: all ranks; several come as a zip archive.",
     )
 
 
 class SearchQuery(WhichOutput):
     q = serializers.CharField(
-        max_length=LONGEST_PATTERN_CHARACTERS, trim_whitespace=False, help_text="What a line must contain."
+        max_length=LONGEST_PATTERN_CHARACTERS,
+        trim_whitespace=False,
+        help_text="Text that a line must contain.",
     )
-    regex = serializers.BooleanField(default=False, help_text="`q` is a regular expression (PostgreSQL's).")
+    regex = serializers.BooleanField(
+        default=False, help_text="Treat `q` as a regular expression (PostgreSQL's syntax)."
+    )
     match_case = serializers.BooleanField(default=False)
     rank = serializers.IntegerField(
-        required=False, min_value=0, max_value=_LARGEST, help_text="Left out: all ranks, one after another."
+        required=False,
+        min_value=0,
+        max_value=_LARGEST,
+        help_text="Only this rank. Default: all ranks, one after the other.",
     )
     context = serializers.IntegerField(  # type: ignore[assignment]  # taken off the class by the framework
-        default=0, min_value=0, max_value=MOST_CONTEXT_LINES, help_text="Lines shown before and after each."
+        default=0,
+        min_value=0,
+        max_value=MOST_CONTEXT_LINES,
+        help_text="Lines to show before and after each match.",
     )
     after = serializers.CharField(
-        default="", allow_blank=True, max_length=50, help_text="`next_after` of the answer before."
+        default="", allow_blank=True, max_length=50, help_text="`next_after` of the previous answer."
     )
     limit = serializers.IntegerField(default=100, min_value=1, max_value=MOST_HITS)
 
@@ -92,7 +111,7 @@ class LogChunk(serializers.Serializer[Mapping[str, object]]):
 class LogRemoval(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField()
     bytes = serializers.IntegerField()
-    message = serializers.CharField(help_text="Which limit of the retention the output was removed for.")
+    message = serializers.CharField(help_text="The retention limit for which the output was deleted.")
 
 
 class LogPage(serializers.Serializer[Mapping[str, object]]):
@@ -101,10 +120,14 @@ class LogPage(serializers.Serializer[Mapping[str, object]]):
     ranks = serializers.ListField(child=serializers.IntegerField())
     tasks = serializers.ListField(child=serializers.CharField(), help_text="The task of each of `ranks`.")
     chunks = LogChunk(many=True)
-    next_after = serializers.IntegerField(help_text="Give it as `after` to go on.")
-    complete = serializers.BooleanField(help_text="The attempt has ended and this was the last of it.")
-    truncated = serializers.BooleanField(help_text="The attempt wrote more than is kept.")
-    removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")
+    next_after = serializers.IntegerField(help_text="Pass it as `after` to continue.")
+    complete = serializers.BooleanField(
+        help_text="Whether the attempt has ended and this is the end of its output."
+    )
+    truncated = serializers.BooleanField(help_text="Whether the attempt wrote more than is kept.")
+    removed = LogRemoval(
+        allow_null=True, help_text="Set if the output was deleted because of a retention limit."
+    )
 
 
 class RankedLogChunk(LogChunk):
@@ -115,19 +138,23 @@ class RankedLogChunk(LogChunk):
 class MergedLogPage(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(allow_null=True)
     ranks = serializers.ListField(child=serializers.IntegerField())
-    chunks = RankedLogChunk(many=True, help_text="By the time at which the nodes sent them.")
-    next_after = serializers.CharField(allow_blank=True, help_text="Give it as `after` to go on.")
-    complete = serializers.BooleanField(help_text="The attempt has ended and this was the last of it.")
-    removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")
+    chunks = RankedLogChunk(many=True, help_text="Chunks in the order in which the nodes sent them.")
+    next_after = serializers.CharField(allow_blank=True, help_text="Pass it as `after` to continue.")
+    complete = serializers.BooleanField(
+        help_text="Whether the attempt has ended and this is the end of its output."
+    )
+    removed = LogRemoval(
+        allow_null=True, help_text="Set if the output was deleted because of a retention limit."
+    )
 
 
 class LogHit(serializers.Serializer[Mapping[str, object]]):
     rank = serializers.IntegerField()
     task = serializers.CharField()
-    line = serializers.IntegerField(help_text="Its number, from 1.")
-    sequence = serializers.IntegerField(help_text="The chunk in which the line begins.")
-    chunk_line = serializers.IntegerField(help_text="Number of the line with which that chunk begins.")
-    text = serializers.CharField(help_text="The line, cut where it is long.")
+    line = serializers.IntegerField(help_text="Number of the line, from 1.")
+    sequence = serializers.IntegerField(help_text="Sequence number of the chunk in which the line begins.")
+    chunk_line = serializers.IntegerField(help_text="Number of the first line of that chunk.")
+    text = serializers.CharField(help_text="Text of the line, truncated if it is long.")
     start = serializers.IntegerField(help_text="Where in `text` the first match begins.")
     end = serializers.IntegerField()
     before = serializers.ListField(child=serializers.CharField())
@@ -140,7 +167,9 @@ class LogSearch(serializers.Serializer[Mapping[str, object]]):
     lines_searched = serializers.IntegerField()
     next_after = serializers.CharField(
         allow_blank=True,
-        help_text=f"Give it as `after` to go on: there were more hits, or {SEARCH_SECONDS:g} s were over. "
+        help_text=f"Pass it as `after` to continue: there were more hits, or {SEARCH_SECONDS:g} s were over. "
         "Empty when everything was searched.",
     )
-    removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")
+    removed = LogRemoval(
+        allow_null=True, help_text="Set if the output was deleted because of a retention limit."
+    )

@@ -35,17 +35,24 @@ _DEFAULT_SPAN = timedelta(hours=1)
 
 class SpanQuery(serializers.Serializer[Mapping[str, object]]):
     since = serializers.DateTimeField(required=False)
-    until = serializers.DateTimeField(required=False, help_text="Left out: now, or the job's end.")
+    until = serializers.DateTimeField(
+        required=False, help_text="End of the period. Default: now, or the job's end."
+    )
     resolution = serializers.ChoiceField(
         choices=list(_RESOLUTIONS),
         default="auto",
-        help_text="Seconds; auto: the finest that is kept for so long. Fewer points are made of many.",
+        help_text=(
+            "Seconds between points. auto: the finest resolution that is kept for the whole "
+            "period. If there are too many points, several are combined into one."
+        ),
     )
 
 
 class NodeMetricsQuery(SpanQuery):
     by = serializers.ChoiceField(
-        choices=["node", "gpu"], default="gpu", help_text="node: all of its GPUs together."
+        choices=["node", "gpu"],
+        default="gpu",
+        help_text="One series for all GPUs of the node together, or one for each GPU.",
     )
 
 
@@ -53,13 +60,18 @@ class JobMetricsQuery(SpanQuery):
     by = serializers.ChoiceField(
         choices=["attempt", "gpu", "rank"],
         default="attempt",
-        help_text="attempt: all GPUs together, and all replicas.",
+        help_text=(
+            "One series for the whole attempt (all GPUs and all replicas), for each GPU, or for each rank."
+        ),
     )
     attempt = serializers.IntegerField(
-        required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, all attempts."
+        required=False,
+        min_value=1,
+        max_value=_LARGEST,
+        help_text="Number of the attempt. Default: all attempts.",
     )
     rank = serializers.IntegerField(
-        required=False, min_value=0, max_value=_LARGEST, help_text="This one and its GPUs only."
+        required=False, min_value=0, max_value=_LARGEST, help_text="Only this rank and its GPUs."
     )
 
 
@@ -71,21 +83,26 @@ class Series(serializers.Serializer[Mapping[str, object]]):
     kind = serializers.ChoiceField(choices=["gpu", "host", "replica"])
     attempt = serializers.IntegerField(allow_null=True)
     node = serializers.CharField(allow_null=True)
-    gpu = serializers.IntegerField(allow_null=True, help_text="Its index on the node; null: all of them.")
+    gpu = serializers.IntegerField(allow_null=True, help_text="Index of the GPU on the node; null: all GPUs.")
     rank = serializers.IntegerField(allow_null=True)
-    measure = serializers.CharField(help_text="With its unit.")
+    measure = serializers.CharField(help_text="Name of the measure, with its unit.")
     points = serializers.ListField(
         child=serializers.ListField(child=serializers.FloatField(), min_length=5, max_length=5),
-        help_text="[Unix seconds, mean, lowest, highest, readings]; no point where there was no reading.",
+        help_text=(
+            "[Unix seconds, mean, minimum, maximum, number of readings]; there is no point if "
+            "there was no reading."
+        ),
     )
 
 
 class NodeMetricsAnswer(serializers.Serializer[Mapping[str, object]]):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
-    resolution_seconds = serializers.IntegerField(help_text="From one point to the next.")
-    simulated = serializers.BooleanField(help_text="Figures of GPUs were made up, not measured.")
-    left_out = serializers.IntegerField(help_text="Groups of series that would be too many at once.")
+    resolution_seconds = serializers.IntegerField(help_text="Seconds from one point to the next.")
+    simulated = serializers.BooleanField(help_text="Whether the GPU figures are simulated, not measured.")
+    left_out = serializers.IntegerField(
+        help_text="Number of groups of series left out because there would be too many."
+    )
     series = Series(many=True)
 
 
@@ -101,25 +118,29 @@ class JobMetricsAnswer(NodeMetricsAnswer):
 
 
 class JobUsage(serializers.Serializer[Mapping[str, object]]):
-    """Sums over the job's GPUs or replicas, as newly read; null: not known."""
+    """Latest readings of a job, summed over its GPUs or replicas; null: unknown."""
 
     job = serializers.IntegerField()
     name = serializers.CharField()
     tenant = serializers.CharField()
     virtual_cluster = serializers.CharField()
     attempt = serializers.IntegerField()
-    gpus = serializers.FloatField(help_text="That it has; a part of one counts as such.")
+    gpus = serializers.FloatField(help_text="Number of GPUs that it has; a part of a GPU counts as a part.")
     gpu_model = serializers.CharField()
     nodes = serializers.ListField(child=serializers.CharField())
     running_at = serializers.DateTimeField(allow_null=True)
-    utilisation_percent = serializers.FloatField(allow_null=True, help_text="Mean of its GPUs.")
-    least_busy_percent = serializers.FloatField(allow_null=True, help_text="The least busy of its GPUs.")
+    utilisation_percent = serializers.FloatField(
+        allow_null=True, help_text="Mean utilisation of its GPUs, in percent."
+    )
+    least_busy_percent = serializers.FloatField(
+        allow_null=True, help_text="Utilisation of its least busy GPU, in percent."
+    )
     gpu_memory_used_bytes = serializers.FloatField(allow_null=True)
     power_watts = serializers.FloatField(allow_null=True)
     cpus_used = serializers.FloatField(allow_null=True)
     memory_used_bytes = serializers.FloatField(allow_null=True)
     idle_seconds = serializers.FloatField(
-        allow_null=True, help_text="For how long all of its GPUs have done nothing."
+        allow_null=True, help_text="Seconds for which all of its GPUs have been idle."
     )
     simulated = serializers.BooleanField()
 
@@ -129,7 +150,7 @@ class NodeMetrics(APIView):
 
     @extend_schema(parameters=[NodeMetricsQuery], responses=NodeMetricsAnswer)
     def get(self, request: Request, name: str) -> Response:
-        """What the machine and its GPUs did, the last hour if nothing else is asked for."""
+        """Show what a node and its GPUs used over time. Default: the last hour."""
         node, query, now = node_get(name), checked(NodeMetricsQuery, request), database_now()
         until = query.get("until", now)
         span = _span(query, since=query.get("since", until - _DEFAULT_SPAN), until=until, now=now)
@@ -141,7 +162,7 @@ class JobMetrics(APIView):
 
     @extend_schema(parameters=[JobMetricsQuery], responses=JobMetricsAnswer)
     def get(self, request: Request, job_id: int) -> Response:
-        """What the job's attempts used, from the first start on if nothing else is asked for."""
+        """Show what a job's attempts used over time. Default: from the first start on."""
         job = job_get(viewer(request), job_id)
         query, now = checked(JobMetricsQuery, request), database_now()
         attempts = list(_attempts(job, query.get("attempt")))
@@ -158,7 +179,7 @@ class JobMetrics(APIView):
 
 
 class JobsUsage(RepresentedList):
-    """What the running jobs of the caller's tenants use now, the newest first; operators see all."""
+    """List what running jobs of the caller's tenants use now, newest first; operators see all."""
 
     queryset = Job.objects.none()
     serializer_class = JobUsage

@@ -50,12 +50,21 @@ PRICE_MOST = 1e9
 
 class ThroughputQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(required=False, max_length=63)
-    application = serializers.CharField(required=False, max_length=68, help_text="A part of it.")
+    application = serializers.CharField(
+        required=False, max_length=68, help_text="Only applications whose name contains this text."
+    )
     gpu_model = serializers.CharField(
-        required=False, max_length=63, help_text="Only rows that know it, and only its cell."
+        required=False,
+        max_length=63,
+        help_text="Only rows with a throughput on this GPU model, and only that throughput.",
     )
     gpus = serializers.IntegerField(required=False, min_value=1, max_value=MOST_GPUS)
-    partners = serializers.BooleanField(default=False, help_text="Only rows beside partners, or only others.")
+    partners = serializers.BooleanField(
+        default=False,
+        help_text=(
+            "true: only throughputs beside other applications on the same GPUs; false: only those alone."
+        ),
+    )
 
 
 class PartnerField(serializers.CharField):
@@ -63,7 +72,7 @@ class PartnerField(serializers.CharField):
 
     def __init__(self, **options: Any) -> None:
         most = MOST_TOGETHER - 1
-        help_text = f"The application that shares all its GPUs; several, at most {most}, with a plus between."
+        help_text = f"The application that shares all its GPUs; several (at most {most}) are joined by +."
         super().__init__(max_length=MOST_PARTNERS, help_text=help_text, **options)
 
     def to_internal_value(self, data: Any) -> str:
@@ -90,7 +99,10 @@ class CorrectionInput(SettingInput):
     value = serializers.FloatField(
         min_value=0,
         max_value=HIGHEST,
-        help_text="Samples a second of the gang, 0 to 1 beside a partner; 0: it does not run there.",
+        help_text=(
+            "Samples per second of the gang; beside a partner, speed relative to running alone, "
+            "0 to 1. 0: it does not run there."
+        ),
     )
     reason = serializers.CharField(default="", max_length=200, allow_blank=True)
 
@@ -114,9 +126,9 @@ class ImportInput(StrictSerializer):
     content = serializers.CharField(
         max_length=CONTENT_MOST,
         trim_whitespace=False,
-        help_text="The text of the file: our CSV or Gavel's JSON, told apart by their content.",
+        help_text="Text of the file: CSV of this platform or Gavel's JSON, recognised by its content.",
     )
-    dry_run = serializers.BooleanField(default=False, help_text="Only print what would change.")
+    dry_run = serializers.BooleanField(default=False, help_text="Change nothing; return what would change.")
     reason = serializers.CharField(default="", max_length=200, allow_blank=True)
 
 
@@ -125,7 +137,7 @@ class PriceInput(StrictSerializer):
 
 
 class ThroughputList(GenericAPIView[Any]):
-    """What is known of throughputs, by job class."""
+    """List known throughputs by job class."""
 
     queryset = SpeedCorrection.objects.none()
     pagination_class = ByPosition
@@ -149,7 +161,7 @@ class ThroughputCorrectionView(APIView):
 
     @extend_schema(request=CorrectionInput, responses=schemas.ThroughputRow)
     def put(self, request: Request) -> Response:
-        """Say what a throughput is, whatever was measured. For admins of the tenant, and operators."""
+        """Correct a throughput; this overrides measurements. For admins of the tenant, and operators."""
         by = viewer(request)
         given = CorrectionInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -170,7 +182,7 @@ class ThroughputCorrectionView(APIView):
 
     @extend_schema(parameters=[SettingQuery], responses={204: None})
     def delete(self, request: Request) -> Response:
-        """Take a correction back. For admins of the tenant, and operators."""
+        """Remove a correction. For admins of the tenant, and operators."""
         by = viewer(request)
         fields = dict(checked(SettingQuery, request))
         tenant = tenant_get(by, fields.pop("tenant"))
@@ -190,7 +202,7 @@ class ThroughputExport(APIView):
         },
     )
     def get(self, request: Request) -> HttpResponse:
-        """What is corrected, measured or declared of a tenant's job classes, as a file."""
+        """Export the corrected, measured and declared throughputs of a tenant as a file."""
         by = viewer(request)
         query = checked(ExportQuery, request)
         tenant = tenant_get(by, query["tenant"])
@@ -208,7 +220,7 @@ class ThroughputImportView(APIView):
 
     @extend_schema(request=ImportInput, responses={200: schemas.ThroughputImport})
     def post(self, request: Request) -> Response:
-        """Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
+        """Import a file of throughputs as corrections, all or none. For admins of the tenant, and
         operators."""
         by = viewer(request)
         given = ImportInput(data=request.data)
@@ -234,9 +246,7 @@ class ThroughputImportView(APIView):
 class Interference(APIView):
     @extend_schema(responses=schemas.Interference)
     def get(self, request: Request) -> Response:
-        """Return how fast jobs are expected to be beside each other, where that was not measured. For
-        operators.
-        """
+        """Show the predicted speed of jobs that share GPUs, where it was not measured. For operators."""
         viewer(request).require_operator()
         return Response(interference_report())
 
@@ -244,7 +254,9 @@ class Interference(APIView):
 class JobThroughputs(APIView):
     @extend_schema(responses=schemas.JobThroughputs)
     def get(self, request: Request, job_id: int) -> Response:
-        """Say how fast the job is on each GPU model, what its policy aims at, and what it received there."""
+        """Show the job's throughput on each GPU model. Also shows the shares that its policy aims at, and the
+        shares it received.
+        """
         return Response(job_throughputs(job_get(viewer(request), job_id)))
 
 
@@ -253,7 +265,7 @@ class GpuModelDetail(APIView):
 
     @extend_schema(request=PriceInput, responses=node_schemas.GpuModel)
     def patch(self, request: Request, name: str) -> Response:
-        """Say what a GPU of this model costs for an hour. For operators."""
+        """Set the price of one GPU-hour of this model. For operators."""
         by = viewer(request)
         by.require_operator()
         given = PriceInput(data=request.data)
@@ -263,9 +275,7 @@ class GpuModelDetail(APIView):
 
 
 class SharedGpus(ListAPIView[Gpu]):
-    """The GPUs of which jobs have parts, or that several have together: what each job has, and
-    what it costs.
-    """
+    """List shared GPUs: each job's part, and how much sharing slows the job down."""
 
     queryset = Gpu.objects.none()
     serializer_class = schemas.SharedGpu

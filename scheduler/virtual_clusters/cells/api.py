@@ -48,7 +48,9 @@ class SpecificationInput(StrictSerializer):
 
 
 class CellsInput(SpecificationInput):
-    version = serializers.IntegerField(min_value=0, help_text="Refuse with 409 if another is in force.")
+    version = serializers.IntegerField(
+        min_value=0, help_text="Version that you read. If another version is in force, the answer is 409."
+    )
 
 
 class SpecificationBody(serializers.Serializer[Mapping[str, object]]):
@@ -56,7 +58,9 @@ class SpecificationBody(serializers.Serializer[Mapping[str, object]]):
 
 
 class CellsBody(SpecificationBody):
-    version = serializers.IntegerField(min_value=0, help_text="Refuse with 409 if another is in force.")
+    version = serializers.IntegerField(
+        min_value=0, help_text="Version that you read. If another version is in force, the answer is 409."
+    )
 
 
 class TreeQuery(serializers.Serializer[Mapping[str, object]]):
@@ -64,7 +68,7 @@ class TreeQuery(serializers.Serializer[Mapping[str, object]]):
     at = serializers.CharField(
         required=False,
         max_length=LONGEST_ADDRESS,
-        help_text='The cells inside the one at this address, such as "rack-1/node-3".',
+        help_text='Only cells inside the cell with this address, such as "rack-1/node-3".',
     )
 
 
@@ -74,12 +78,14 @@ class Cells(Edited):
 
     @extend_schema(responses=schemas.Cells)
     def get(self, request: Request) -> Response:
-        """How GPUs are divided by cells, and what becomes of them, chain by chain."""
+        """Show how GPUs are divided into cells, and how the cells of each chain are used."""
         return Response(cells_answer(cells_in_force()))
 
     @extend_schema(request=CellsBody, responses=schemas.Cells)
     def put(self, request: Request) -> Response:
-        """Divide the cluster again; jobs whose cells are gone run on as opportunistic ones. For operators."""
+        """Replace the division of the cluster into cells. Jobs whose cells no longer exist go on as
+        opportunistic jobs. For operators.
+        """
         by = viewer(request)
         by.require_operator()
         given = CellsInput(data=request.data)
@@ -95,13 +101,13 @@ class CellsProposal(APIView):
 
     @extend_schema(request=None, responses={200: schemas.CellsProposal})
     def post(self, request: Request) -> Response:
-        """Propose a specification: today's hardware, and today's guarantees as cells. For operators."""
+        """Propose a cell specification, made from today's hardware and guarantees. For operators."""
         viewer(request).require_operator()
         return Response({"specification": to_document(cells_proposal())})
 
 
 class CellTree(GenericAPIView[Any]):
-    """The cells inside a cell, or the topmost ones, with what their GPUs are doing."""
+    """List the cells inside a cell, or the topmost cells, and how their GPUs are used."""
 
     queryset = CellSpecification.objects.none()
     pagination_class = ByPosition
@@ -121,7 +127,7 @@ class CellTree(GenericAPIView[Any]):
 class VirtualClusterCells(APIView):
     @extend_schema(responses=schemas.VirtualClusterHoldings)
     def get(self, request: Request, name: str) -> Response:
-        """The cells of a virtual cluster now: how many, which it has got, and which are doomed."""
+        """Show the cells of a virtual cluster now: how many it owns, which are bound and which are doomed."""
         virtual_cluster = virtual_cluster_get(name)
         layout = market_now(database_now()).layout
         return Response(virtual_cluster_cells(layout, virtual_cluster.name))

@@ -11,19 +11,23 @@ CELL_STATES = ["free", "used", "opportunistic", "bad", "mixed"]
 
 
 class CellType(serializers.Serializer[Mapping[str, object]]):
-    of = serializers.CharField(help_text="The type of its parts; in the end a GPU model.")
+    of = serializers.CharField(help_text="Type of its parts; at the lowest level a GPU model.")
     count = serializers.IntegerField(min_value=1)
-    node = serializers.BooleanField(required=False, default=False, help_text="It is one machine.")
+    node = serializers.BooleanField(
+        required=False, default=False, help_text="Whether a cell of this type is one node."
+    )
 
 
 class PhysicalCell(serializers.Serializer[Mapping[str, object]]):
     type = serializers.CharField()
-    name = serializers.CharField(required=False, help_text="Left out: the name of its only node.")
+    name = serializers.CharField(
+        required=False, help_text="Name of the cell. Default: the name of its only node."
+    )
     nodes = serializers.ListField(child=serializers.CharField())
     gpus = serializers.DictField(
         required=False,
         child=serializers.ListField(child=serializers.IntegerField(min_value=0)),
-        help_text="By node: the indices of its GPUs in the order of the cells; left out: 0, 1, 2, ...",
+        help_text="Indices of its GPUs by node, in the order of the cells. Default: 0, 1, 2, ...",
     )
 
 
@@ -31,10 +35,10 @@ class VirtualCells(serializers.Serializer[Mapping[str, object]]):
     cells = serializers.DictField(
         required=False,
         child=serializers.IntegerField(min_value=0),
-        help_text='By type, or "topmost type/type": how many.',
+        help_text='Number of cells by type, or by "topmost type/type".',
     )
     pinned = serializers.DictField(
-        required=False, child=serializers.CharField(), help_text="By name: the address of a cell."
+        required=False, child=serializers.CharField(), help_text="Addresses of pinned cells by name."
     )
 
 
@@ -48,34 +52,38 @@ class CellDocument(serializers.Serializer[Mapping[str, object]]):
 
 class ChainType(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
-    level = serializers.IntegerField(help_text="0 is a GPU.")
-    gpus = serializers.IntegerField(help_text="In one cell.")
+    level = serializers.IntegerField(help_text="Level of the cell type; 0 is a single GPU.")
+    gpus = serializers.IntegerField(help_text="Number of GPUs in one cell.")
     is_node = serializers.BooleanField()
 
 
 class ChainCells(serializers.Serializer[Mapping[str, object]]):
-    """Cells of one level: total = free + used + bad."""
+    """Counts of cells at one level: total = free + used + bad."""
 
     level = serializers.IntegerField()
     type = serializers.CharField()
     total = serializers.IntegerField()
-    free = serializers.IntegerField(help_text="None of their GPUs is in use, and all of them work.")
-    used = serializers.IntegerField(help_text="Some of their GPUs are in use, and all of them work.")
-    bad = serializers.IntegerField(help_text="At least one of their GPUs can not be used.")
-    owned = serializers.IntegerField(help_text="By virtual clusters as cells of this level, pinned included.")
+    free = serializers.IntegerField(help_text="Cells with no GPU in use; all their GPUs work.")
+    used = serializers.IntegerField(help_text="Cells with a GPU in use; all their GPUs work.")
+    bad = serializers.IntegerField(help_text="Cells with at least one GPU that cannot be used.")
+    owned = serializers.IntegerField(
+        help_text="Cells of this level that virtual clusters own, pinned cells included."
+    )
     doomed = serializers.IntegerField(
-        help_text="Owned ones that are not in use and now have only broken hardware left."
+        help_text="Owned cells that are not in use and for which only broken hardware is left."
     )
 
 
 class GpuUse(serializers.Serializer[Mapping[str, object]]):
-    """In GPUs: gpus = free + used + opportunistic + bad."""
+    """A cell, with counts of GPUs: gpus = free + used + opportunistic + bad."""
 
     gpus = serializers.IntegerField()
     free = serializers.IntegerField()
-    used = serializers.IntegerField(help_text="By guaranteed jobs.")
-    opportunistic = serializers.IntegerField(help_text="By opportunistic jobs, and those that run on so.")
-    bad = serializers.IntegerField(help_text="Broken, absent, lost or out of service.")
+    used = serializers.IntegerField(help_text="GPUs that guaranteed jobs use.")
+    opportunistic = serializers.IntegerField(
+        help_text="GPUs that opportunistic jobs use, including jobs whose guarantee lapsed."
+    )
+    bad = serializers.IntegerField(help_text="GPUs that are broken, absent, lost or out of service.")
 
 
 class ChainSummary(GpuUse):
@@ -86,31 +94,44 @@ class ChainSummary(GpuUse):
 
 
 class Cells(serializers.Serializer[Mapping[str, object]]):
-    version = serializers.IntegerField(help_text="0: there never was a specification.")
+    version = serializers.IntegerField(
+        help_text="Version of the specification in force; 0: there has never been one."
+    )
     specification = CellDocument()
     changed_at = serializers.DateTimeField(allow_null=True)
     changed_by = serializers.CharField(allow_null=True)
-    gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Those divided by cells.")
+    gpu_models = serializers.ListField(
+        child=serializers.CharField(), help_text="GPU models that are divided into cells."
+    )
     chains = ChainSummary(many=True)
-    problems = FieldProblem(many=True, help_text="Where today's hardware is not what was specified.")
+    problems = FieldProblem(
+        many=True, help_text="Differences between the hardware now and the specification."
+    )
 
 
 class CellEffect(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField()
-    running = serializers.IntegerField(help_text="Its guaranteed jobs on GPUs divided by cells.")
-    lapsing = serializers.IntegerField(help_text="Those that would run on as opportunistic ones.")
-    jobs = serializers.ListField(child=serializers.IntegerField(), help_text="Of these, at most 20.")
+    running = serializers.IntegerField(
+        help_text="Number of its guaranteed jobs that run on GPUs divided into cells."
+    )
+    lapsing = serializers.IntegerField(
+        help_text="Number of these jobs that would go on as opportunistic jobs."
+    )
+    jobs = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Numbers of these jobs, at most 20."
+    )
 
 
 class CellsCheck(serializers.Serializer[Mapping[str, object]]):
     valid = serializers.BooleanField()
     specification = CellDocument(
-        allow_null=True, help_text="As it would be kept, with all names written out; null: it makes no sense."
+        allow_null=True,
+        help_text="The specification in normal form, with all names; null if it is invalid.",
     )
     problems = FieldProblem(many=True)
     guaranteed = serializers.DictField(
         child=serializers.DictField(child=serializers.IntegerField()),
-        help_text="By virtual cluster and GPU model: what the cells come to.",
+        help_text="Number of GPUs in the cells, by virtual cluster and GPU model.",
     )
     effects = CellEffect(many=True)
 
@@ -133,13 +154,16 @@ class CellNode(GpuUse):
     type = serializers.CharField()
     level = serializers.IntegerField()
     level_is_node = serializers.BooleanField()
-    virtual_cluster = serializers.CharField(allow_null=True, help_text="Who has it, or a cell it is part of.")
-    pinned = serializers.CharField(allow_blank=True, help_text="The name it is pinned under.")
-    on_loan = CellOnLoan(
-        allow_null=True, help_text="The lender, where the virtual cluster has borrowed all cells of the kind."
+    virtual_cluster = serializers.CharField(
+        allow_null=True, help_text="Virtual cluster that has it, or a cell that contains it."
     )
-    node = serializers.CharField(allow_blank=True, help_text="The machine that it is, or is part of.")
-    gpu = serializers.IntegerField(allow_null=True, help_text="The index of a GPU on its node.")
+    pinned = serializers.CharField(allow_blank=True, help_text="Name under which it is pinned.")
+    on_loan = CellOnLoan(
+        allow_null=True,
+        help_text="The lender, if the virtual cluster has borrowed all its cells of this kind.",
+    )
+    node = serializers.CharField(allow_blank=True, help_text="Node that it is, or is part of.")
+    gpu = serializers.IntegerField(allow_null=True, help_text="Index of the GPU on its node.")
     state = serializers.ChoiceField(choices=CELL_STATES)
     children = serializers.IntegerField()
 
@@ -148,13 +172,13 @@ class OwnedCells(serializers.Serializer[Mapping[str, object]]):
     chain = serializers.CharField()
     type = serializers.CharField()
     level = serializers.IntegerField()
-    gpus = serializers.IntegerField(help_text="In one cell.")
+    gpus = serializers.IntegerField(help_text="Number of GPUs in one cell.")
     owned = serializers.IntegerField()
-    bound = serializers.IntegerField(help_text="In use, so that they have a place.")
+    bound = serializers.IntegerField(help_text="Cells that are in use and therefore bound to hardware.")
     free = serializers.IntegerField()
-    doomed = serializers.IntegerField(help_text="Free ones that could only be had with broken hardware.")
+    doomed = serializers.IntegerField(help_text="Free cells that only broken hardware could provide.")
     pinned = serializers.BooleanField()
-    name = serializers.CharField(allow_blank=True, help_text="The name it is pinned under.")
+    name = serializers.CharField(allow_blank=True, help_text="Name under which it is pinned.")
     addresses = serializers.ListField(child=serializers.CharField())
 
 

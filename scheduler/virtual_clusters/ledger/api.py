@@ -30,36 +30,48 @@ from tenants.selectors import viewer
 
 
 class Line(serializers.Serializer[Mapping[str, object]]):
-    """A line of the ledger; docs/ledger.md says what each kind has."""
+    """A line of the ledger; docs/ledger.md describes each kind."""
 
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
-    round_number = serializers.IntegerField(allow_null=True, help_text="Null for what a person did.")
+    round_number = serializers.IntegerField(
+        allow_null=True, help_text="Number of the scheduling round; null if a person caused the line."
+    )
     view = serializers.CharField(help_text='A virtual cluster, "spare" or "market".')
-    position = serializers.IntegerField(help_text="Among the lines of its round and view.")
+    position = serializers.IntegerField(help_text="Position among the lines of its round and view.")
     kind = serializers.CharField()
     party = serializers.CharField(
-        allow_blank=True, help_text="A tenant, in the market a virtual cluster; empty: everyone in the view."
+        allow_blank=True, help_text="A tenant, or in the market a virtual cluster; empty: all in the view."
     )
     counterparty = serializers.CharField(allow_blank=True)
     jobs = serializers.ListField(child=serializers.IntegerField())
-    gpus = serializers.DictField(child=serializers.FloatField(), help_text="That the party gets, by model.")
-    given = serializers.DictField(child=serializers.FloatField(), help_text="That it gives, by model.")
+    gpus = serializers.DictField(
+        child=serializers.FloatField(), help_text="GPUs that the party gets, by model."
+    )
+    given = serializers.DictField(
+        child=serializers.FloatField(), help_text="GPUs that the party gives, by model."
+    )
     price = serializers.FloatField(allow_null=True)
     seconds = serializers.FloatField(allow_null=True)
     rho_before = serializers.FloatField(allow_null=True)
     rho_after = serializers.FloatField(allow_null=True)
     message = serializers.CharField(allow_blank=True)
     details = serializers.DictField()
-    person = serializers.CharField(allow_blank=True, help_text="Empty for lines of a round; else who did it.")
+    person = serializers.CharField(
+        allow_blank=True, help_text="Person who caused the line; empty for lines of a round."
+    )
 
 
 class LedgerFilter(filters.FilterSet):
     kind = filters.CharFilter(field_name="kind")
     view = filters.CharFilter(field_name="view")
-    party = filters.CharFilter(method="by_party", help_text="On one side or the other.")
+    party = filters.CharFilter(method="by_party", help_text="Only lines with this party on one side.")
     job = filters.NumberFilter(
-        method="by_job", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="A job's number."
+        method="by_job",
+        min_value=0,
+        max_value=2**63 - 1,
+        decimal_places=0,
+        help_text="Only lines that name the job with this number.",
     )
     round = filters.NumberFilter(
         field_name="round_number", min_value=0, max_value=2**63 - 1, decimal_places=0
@@ -81,8 +93,9 @@ class LedgerFilter(filters.FilterSet):
 
 
 class Ledger(ListAPIView[Any]):
-    """The ledger, the newest line first: for members what concerns their tenants, all of it for operators.
-    Other tenants are not named."""
+    """List the ledger, newest line first. Members see the lines that concern their tenants, operators all.
+    Other tenants are not named.
+    """
 
     queryset = LedgerLine.objects.none()
     serializer_class = Line
@@ -99,7 +112,7 @@ class Ledger(ListAPIView[Any]):
 class LedgerDetail(APIView):
     @extend_schema(responses=Line)
     def get(self, request: Request, line_id: int) -> Response:
-        """One line."""
+        """Get one line of the ledger."""
         by = viewer(request)
         return Response(Sight.of(by).lines([line_get(by, line_id)])[0])
 
@@ -114,8 +127,9 @@ class LedgerExport(GenericAPIView[LedgerLine]):
 
     @extend_schema(parameters=[FileQuery], responses=FILE_ANSWERS)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same lines as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file
-        says."""
+        """Export the ledger as CSV or Parquet, oldest line first. At most the newest 100,000 lines are
+        exported; the file states if there are more.
+        """
         by = viewer(request)
         lines = self.filter_queryset(lines_visible(by))
         return exported(request, "ledger", lines, COLUMNS, Sight.of(by).lines)

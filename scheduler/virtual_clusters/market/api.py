@@ -38,7 +38,7 @@ class Offers(ListAPIView[Offer]):
 
     @extend_schema(parameters=[schemas.OfferQuery])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Offers of all virtual clusters, the newest first."""
+        """List offers of all virtual clusters, newest first."""
         query = checked(schemas.OfferQuery, request)
         rows = Offer.objects.all()
         if "virtual_cluster" in query:
@@ -52,7 +52,7 @@ class Offers(ListAPIView[Offer]):
 
     @extend_schema(request=schemas.OfferInput, responses={201: schemas.Offer})
     def post(self, request: Request) -> Response:
-        """Offer what a virtual cluster owns. For admins of its only member, and operators."""
+        """Offer GPUs or cells of a virtual cluster for loan. For admins of its only member, and operators."""
         by, given = viewer(request), schemas.OfferInput(data=request.data)
         given.is_valid(raise_exception=True)
         body = given.validated_data
@@ -83,7 +83,7 @@ def _offers_that_are(state: str) -> Q:
 class OfferDetail(APIView):
     @extend_schema(responses=schemas.Offer)
     def get(self, request: Request, offer_id: int) -> Response:
-        """One offer."""
+        """Get one offer."""
         return Response(representations.offers([offer_get(offer_id).id], viewer(request))[0])
 
 
@@ -92,7 +92,7 @@ class OfferWithdraw(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Offer})
     def post(self, request: Request, offer_id: int) -> Response:
-        """Withdraw an offer that was not taken. For its owners, and operators."""
+        """Withdraw an open offer. For its owners, and operators."""
         by = viewer(request)
         offer = offer_withdraw(by=by, offer=offer_get(offer_id))
         return Response(representations.offers([offer.id], by)[0])
@@ -103,8 +103,9 @@ class OfferTake(APIView):
 
     @extend_schema(request=schemas.TakeInput, responses={201: schemas.Loan})
     def post(self, request: Request, offer_id: int) -> Response:
-        """Borrow what is offered, and pay for its whole time. For owners of the virtual cluster that borrows,
-        and operators."""
+        """Take an offer: borrow what it offers, and pay for its whole time. For owners of the virtual cluster
+        that borrows, and operators.
+        """
         by, given = viewer(request), schemas.TakeInput(data=request.data)
         given.is_valid(raise_exception=True)
         borrower = virtual_cluster_get(given.validated_data["virtual_cluster"])
@@ -113,7 +114,7 @@ class OfferTake(APIView):
 
 
 class Loans(ListAPIView[Loan]):
-    """Loans between all virtual clusters, the newest first."""
+    """List loans between all virtual clusters, newest first."""
 
     queryset = Loan.objects.none()
     serializer_class = schemas.Loan
@@ -145,7 +146,7 @@ def _loans_that_are(state: str) -> Q:
 class LoanDetail(APIView):
     @extend_schema(responses=schemas.Loan)
     def get(self, request: Request, loan_id: int) -> Response:
-        """One loan."""
+        """Get one loan."""
         return Response(representations.loans([loan_get(loan_id).id], viewer(request))[0])
 
 
@@ -154,8 +155,9 @@ class LoanEnd(APIView):
 
     @extend_schema(request=None, responses={200: schemas.Loan})
     def post(self, request: Request, loan_id: int) -> Response:
-        """End a loan now. Its borrower's owners give it back, and nothing is refunded; when operators end it,
-        the rest is refunded as far as the lender still has it."""
+        """End a loan now. The borrower's owners give it back without a refund. If an operator ends it, the
+        remaining time is refunded as far as the lender still has the credits.
+        """
         by = viewer(request)
         loan = loan_end(by=by, loan_id=loan_get(loan_id).id)
         return Response(representations.loans([loan.id], by)[0])
@@ -168,7 +170,7 @@ class MarketRules(ListAPIView[MarketRule]):
 
     @extend_schema(parameters=[schemas.MarketQuery])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The rules in force: for members those of their virtual clusters, for operators all."""
+        """List market rules in force. Members see those of their virtual clusters, operators all."""
         by = viewer(request)
         rows = MarketRule.objects.filter(removed_at=None, virtual_cluster__in=virtual_clusters_of(by))
         if name := checked(schemas.MarketQuery, request).get("virtual_cluster"):
@@ -178,8 +180,9 @@ class MarketRules(ListAPIView[MarketRule]):
 
     @extend_schema(request=schemas.RuleInput, responses={201: schemas.MarketRule})
     def post(self, request: Request) -> Response:
-        """Let a virtual cluster lend what is idle, or borrow when its jobs wait. For its owners, and
-        operators."""
+        """Add a market rule: lend idle GPUs, or borrow when jobs wait. For owners of the virtual cluster, and
+        operators.
+        """
         by, given = viewer(request), schemas.RuleInput(data=request.data)
         given.is_valid(raise_exception=True)
         said = given.validated_data
@@ -207,9 +210,7 @@ class MarketRuleDetail(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, rule_id: int) -> Response:
-        """Remove a rule; offers that it made and that were not taken are withdrawn. For owners, and
-        operators.
-        """
+        """Remove a market rule; its open offers are withdrawn. For owners, and operators."""
         by = viewer(request)
         visible = MarketRule.objects.filter(id=rule_id, virtual_cluster__in=virtual_clusters_of(by))
         if not visible.exists():
@@ -219,7 +220,7 @@ class MarketRuleDetail(APIView):
 
 
 class CreditAccounts(ListAPIView[VirtualCluster]):
-    """What virtual clusters have, by name: for members those of their tenants, for operators all."""
+    """List credit accounts of virtual clusters by name. Members see those of their tenants, operators all."""
 
     queryset = VirtualCluster.objects.none()
     serializer_class = schemas.CreditAccount
@@ -236,7 +237,7 @@ class CreditGrant(APIView):
 
     @extend_schema(request=schemas.GrantInput, responses={200: schemas.CreditAccount})
     def post(self, request: Request, virtual_cluster: str) -> Response:
-        """Grant credits, or take some back that are there. For operators."""
+        """Grant credits, or take credits back as far as the account has them. For operators."""
         by = _operator(request)
         row, given = virtual_cluster_get(virtual_cluster), schemas.GrantInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -250,7 +251,7 @@ class CreditAllowanceView(APIView):
 
     @extend_schema(request=schemas.AllowanceInput, responses=schemas.CreditAccount)
     def put(self, request: Request, virtual_cluster: str) -> Response:
-        """Grant this much in each period, the first at once. For operators."""
+        """Set an allowance: grant credits now and in each period. For operators."""
         by = _operator(request)
         row, given = virtual_cluster_get(virtual_cluster), schemas.AllowanceInput(data=request.data)
         given.is_valid(raise_exception=True)
@@ -265,14 +266,15 @@ class CreditAllowanceView(APIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, virtual_cluster: str) -> Response:
-        """Grant no more; what was granted stays. For operators."""
+        """Remove the allowance; granted credits stay. For operators."""
         allowance_remove(by=_operator(request), virtual_cluster=virtual_cluster_get(virtual_cluster))
         return Response(status=204)
 
 
 class CreditTransfers(ListAPIView[CreditTransfer]):
-    """What moved between accounts, the newest first: for members of their virtual clusters, for operators
-    all."""
+    """List transfers between accounts, newest first. Members see those of their virtual clusters, operators
+    all.
+    """
 
     queryset = CreditTransfer.objects.none()
     serializer_class = schemas.CreditTransfer
@@ -291,7 +293,9 @@ class CreditTransferExport(GenericAPIView[CreditTransfer]):
 
     @extend_schema(parameters=[schemas.TransfersFileQuery], responses=FILE_ANSWERS)
     def get(self, request: Request) -> StreamingHttpResponse:
-        """The same as CSV or Parquet, the oldest first; of more than 100,000 the newest, as the file says."""
+        """Export the transfers as CSV or Parquet, oldest first. At most the newest 100,000 are exported; the
+        file states if there are more.
+        """
         transfers = _transfers(request, schemas.TransfersFileQuery)
         return exported(request, "transfers", transfers, schemas.TRANSFER_COLUMNS, representations.transfers)
 

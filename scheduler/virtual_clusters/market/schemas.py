@@ -54,7 +54,7 @@ class CreditsField(serializers.FloatField):
 
 def price_field(**said: Any) -> CreditsField:
     return CreditsField(
-        most=MOST_PRICE / 1_000, help_text="Credits for a GPU and an hour, up to three decimals.", **said
+        most=MOST_PRICE / 1_000, help_text="Credits for one GPU-hour, up to three decimals.", **said
     )
 
 
@@ -70,10 +70,12 @@ def _counts(what: str) -> serializers.DictField:
 
 
 class LotInput(StrictSerializer):
-    """GPUs of models that are divided by counts, and cells of all others."""
+    """What is lent: GPUs of models that are divided by counts, and cells of all other models."""
 
-    gpus = _counts("GPUs by model.")
-    cells = _counts('Cells by type, or "topmost type/type" where a type is in several kinds of hardware.')
+    gpus = _counts("Number of GPUs by model.")
+    cells = _counts(
+        'Number of cells by type; as "topmost type/type" if the type exists in several kinds of hardware.'
+    )
 
     def validate(self, lot: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
         for name, counts in lot.items():
@@ -92,14 +94,14 @@ class OfferInput(StrictSerializer):
     virtual_cluster = serializers.CharField(max_length=63)
     lot = LotInput()
     starts_at = serializers.DateTimeField(
-        required=False, allow_null=True, help_text="Left out: from the moment it is taken."
+        required=False, allow_null=True, help_text="Start of the loan. Default: when the offer is taken."
     )
     ends_at = serializers.DateTimeField()
     price_per_gpu_hour = price_field(default=0)
     in_return = LotInput(
         required=False,
         allow_null=True,
-        help_text="What the taker lends for that time; left out: nothing.",
+        help_text="What the borrower lends in return for that time. Default: nothing.",
     )
 
 
@@ -108,11 +110,13 @@ class TakeInput(StrictSerializer):
 
 
 class RuleInput(StrictSerializer):
-    """To lend: lot, idle_seconds and lend_seconds. To borrow: most_gpus, waiting_seconds, gpu_models."""
+    """A market rule. To lend, give lot, idle_seconds and lend_seconds. To borrow, give most_gpus,
+    waiting_seconds and gpu_models.
+    """
 
     virtual_cluster = serializers.CharField(max_length=63)
     kind = serializers.ChoiceField(choices=RuleKind.choices)
-    lot = LotInput(required=False, allow_null=True, help_text="What is lent at most.")
+    lot = LotInput(required=False, allow_null=True, help_text="Maximum that is lent.")
     idle_seconds = serializers.FloatField(
         required=False, allow_null=True, min_value=0, max_value=LONGEST_SECONDS
     )
@@ -124,10 +128,14 @@ class RuleInput(StrictSerializer):
         required=False,
         allow_null=True,
         max_length=MODELS_MOST,
-        help_text="Empty: those that the waiting jobs accept.",
+        help_text="GPU models to borrow; empty: those that the waiting jobs accept.",
     )
     most_gpus = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=GPUS_MOST, help_text="Borrowed at once."
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=GPUS_MOST,
+        help_text="Maximum number of GPUs borrowed at once.",
     )
     waiting_seconds = serializers.FloatField(
         required=False, allow_null=True, min_value=0, max_value=LONGEST_SECONDS
@@ -157,7 +165,9 @@ class RuleInput(StrictSerializer):
 
 class GrantInput(StrictSerializer):
     credits = CreditsField(
-        least=-MOST_CREDITS, most=MOST_CREDITS, help_text="Less than 0 takes back what is there."
+        least=-MOST_CREDITS,
+        most=MOST_CREDITS,
+        help_text="Number of credits; a negative number takes credits back, as far as the account has them.",
     )
     reason = serializers.CharField(default="", max_length=200, allow_blank=True)
 
@@ -169,13 +179,17 @@ class AllowanceInput(StrictSerializer):
 
 class OfferQuery(serializers.Serializer[Mapping[str, object]]):
     state = serializers.ChoiceField(required=False, choices=OfferState.choices)
-    virtual_cluster = serializers.CharField(required=False, max_length=63, help_text="The lender.")
+    virtual_cluster = serializers.CharField(
+        required=False, max_length=63, help_text="Only offers of this virtual cluster."
+    )
 
 
 class LoanQuery(serializers.Serializer[Mapping[str, object]]):
     state = serializers.ChoiceField(required=False, choices=STATES)
     virtual_cluster = serializers.CharField(
-        required=False, max_length=63, help_text="The lender or the borrower."
+        required=False,
+        max_length=63,
+        help_text="Only loans in which this virtual cluster lends or borrows.",
     )
 
 
@@ -195,19 +209,21 @@ class Offer(serializers.Serializer[models.Offer]):
     version = serializers.IntegerField()
     lender = serializers.CharField()
     lot = Lot()
-    gpus = serializers.IntegerField(help_text="All of the lot's.")
+    gpus = serializers.IntegerField(help_text="All GPUs of the offer, including those in its cells.")
     gpu_models = serializers.ListField(child=serializers.CharField())
-    starts_at = serializers.DateTimeField(allow_null=True, help_text="Null: from the moment it is taken.")
+    starts_at = serializers.DateTimeField(
+        allow_null=True, help_text="Start of the loan; null: when the offer is taken."
+    )
     ends_at = serializers.DateTimeField()
     price_per_gpu_hour = serializers.FloatField(help_text="Credits.")
-    in_return = Lot(allow_null=True, help_text="What the taker lends for the same time.")
+    in_return = Lot(allow_null=True, help_text="What the borrower lends in return for the same time.")
     state = serializers.ChoiceField(choices=OfferState.choices)
-    rule = serializers.IntegerField(allow_null=True, help_text="The rule that made it.")
+    rule = serializers.IntegerField(allow_null=True, help_text="Id of the rule that made the offer.")
     made_by = serializers.CharField()
     made_at = serializers.DateTimeField()
     loan = serializers.IntegerField(allow_null=True)
-    cost_now = serializers.FloatField(help_text="Credits for the whole time if it is taken now.")
-    may_withdraw = serializers.BooleanField(help_text="Whether you may; not in the live stream.")
+    cost_now = serializers.FloatField(help_text="Credits for the whole time if you take it now.")
+    may_withdraw = serializers.BooleanField(help_text="Whether you may do so. Not in the live stream.")
 
 
 class Loan(serializers.Serializer[models.Loan]):
@@ -221,16 +237,18 @@ class Loan(serializers.Serializer[models.Loan]):
     gpus = serializers.IntegerField()
     gpu_models = serializers.ListField(child=serializers.CharField())
     starts_at = serializers.DateTimeField()
-    ends_at = serializers.DateTimeField(help_text="When it ends or ended, early or not.")
+    ends_at = serializers.DateTimeField(help_text="When it ends or ended, also if it ended early.")
     state = serializers.ChoiceField(choices=STATES)
-    ended_by = serializers.CharField(allow_blank=True, help_text="Who ended it early, if anyone.")
+    ended_by = serializers.CharField(allow_blank=True, help_text="Person who ended it early, if any.")
     price_per_gpu_hour = serializers.FloatField()
     paid = serializers.FloatField(help_text="Credits.")
     refunded = serializers.FloatField()
     taken_by = serializers.CharField()
     taken_at = serializers.DateTimeField()
-    round_number = serializers.IntegerField(allow_null=True, help_text="The round in which a rule took it.")
-    may_end = serializers.BooleanField(help_text="Whether you may; not in the live stream.")
+    round_number = serializers.IntegerField(
+        allow_null=True, help_text="Number of the scheduling round in which a rule took it."
+    )
+    may_end = serializers.BooleanField(help_text="Whether you may do so. Not in the live stream.")
 
 
 class MarketRule(serializers.Serializer[models.MarketRule]):
@@ -256,16 +274,16 @@ class CreditAllowance(serializers.Serializer[Mapping[str, object]]):
 
 
 class CreditAccount(serializers.Serializer[VirtualCluster]):
-    id = serializers.IntegerField(help_text="That of the virtual cluster.")
+    id = serializers.IntegerField(help_text="Id of the virtual cluster.")
     virtual_cluster = serializers.CharField()
     version = serializers.IntegerField()
-    balance = serializers.FloatField(help_text="Credits: granted and earned, less what was spent.")
+    balance = serializers.FloatField(help_text="Credits granted and earned, minus credits spent.")
     earned = serializers.FloatField()
     spent = serializers.FloatField()
     granted = serializers.FloatField()
     allowance = CreditAllowance(allow_null=True)
     may_act = serializers.BooleanField(
-        help_text="Whether you may offer, take and set rules for it; not in the live stream."
+        help_text="Whether you may make offers, take offers and set rules for it. Not in the live stream."
     )
 
 
@@ -273,7 +291,7 @@ class CreditTransfer(serializers.Serializer[models.CreditTransfer]):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=TransferKind.choices)
-    to = serializers.CharField(help_text='A virtual cluster, or "bank".')
+    to = serializers.CharField(help_text='The receiver: a virtual cluster, or "bank".')
     credits = serializers.FloatField()
     loan = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField(allow_blank=True)
@@ -282,7 +300,10 @@ class CreditTransfer(serializers.Serializer[models.CreditTransfer]):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A word of the language, so it can not be written as the others are.
-        return {**super().get_fields(), "from": serializers.CharField(help_text='As "to".')}
+        return {
+            **super().get_fields(),
+            "from": serializers.CharField(help_text='The sender: a virtual cluster, or "bank".'),
+        }
 
 
 TRANSFER_COLUMNS = {

@@ -26,6 +26,7 @@ NORMS = Norms(128.0, 8_000)
 HALF = Need(1, 8.0, 0, GpuPart(request=500, limit=500))
 ONE, TWO = Need(1, 8.0, 0), Need(2, 8.0, 0)
 ABLE = (0, 1, 3)
+GIB = 2**30
 
 
 def nodes(count: int, gpus: int = 2) -> list[Node]:
@@ -100,6 +101,29 @@ def test_labels_bind_every_taste(placer: str) -> None:
     )
     running = [make_running(first, [100])]
     assert placed(case(placer, make_cluster(1, gpus=1), [first, second], running)) == {}
+
+
+@pytest.mark.parametrize("placer", SCORED)
+def test_nodes_that_differ_in_the_memory_of_their_gpus_are_not_alike(placer: str) -> None:
+    large, small = (
+        replace(node, gpus=tuple(replace(gpu, memory_bytes=size) for gpu in node.gpus))
+        for node, size in zip(nodes(2), (32 * GIB, 16 * GIB), strict=True)
+    )
+    jobs = [make_part(number, 0.3, memory_bytes=20 * GIB) for number in (1, 2, 3)]
+    # The first of each node is open, and as much of it is left on both.
+    held = make_part(8, 0.3, memory_bytes=8 * GIB), make_part(9, 0.3, memory_bytes=8 * GIB)
+    running = make_running(held[0], [100]), make_running(held[1], [200])
+    assert placed(case(placer, [large, small], [*held, *jobs], running)) == {1: [1], 2: [1]}
+
+
+@pytest.mark.parametrize("placer", SCORED)
+def test_nodes_that_differ_in_the_labels_of_their_jobs_are_not_alike(placer: str) -> None:
+    there = make_cluster(3, gpus=1)
+    # As much is left on the first node as on the second; the third is idle.
+    held = [make_part(number, 0.3, labels={"anti_affinity": label}) for number, label in ((8, "b"), (9, "a"))]
+    running = [make_running(job, [100 * number]) for number, job in enumerate(held, start=1)]
+    wanted = [make_part(number, 0.3, labels={"anti_affinity": "a"}) for number in (1, 2)]
+    assert placed(case(placer, there, [*held, *wanted], running)) == {1: [1], 2: [3]}
 
 
 def test_nodes_that_are_full_are_not_asked_about_for_every_kind_of_part(

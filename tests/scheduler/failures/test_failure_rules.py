@@ -62,7 +62,7 @@ def test_what_is_wrong_is_named_with_what_would_be_right(changes: dict, field: s
 
 
 def test_two_rules_say_the_same_of_a_class():
-    with pytest.raises(Invalid, match="another rule says otherwise of scratch"):
+    with pytest.raises(Invalid, match="another rule defines scratch differently"):
         rules_read([SCRATCH, {**LICENCE, "class": "scratch"}])
     with pytest.raises(Invalid, match="is used twice"):
         rules_read([SCRATCH, SCRATCH])

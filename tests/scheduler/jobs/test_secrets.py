@@ -151,7 +151,7 @@ def test_only_their_owner_gets_into_a_job_with_secrets_of_his_own(world: World, 
     job = starting(world, world.member, secrets=[{"name": "s3", "env": "S3"}]).job
     people = {one.user.username: one.user for one in Membership.objects.filter(tenant=world.tenant)}
     require_may_enter(viewer_of(people["mia"]), job)
-    with pytest.raises(NotAllowed, match="secrets of its submitter's own"):
+    with pytest.raises(NotAllowed, match="its submitter's own secrets"):
         require_may_enter(viewer_of(people["ada"]), job)
 
 

@@ -282,7 +282,7 @@ def test_what_loans_rely_on_can_not_be_taken_away(market):
             virtual_cluster_delete(virtual_cluster=vc, actor="user olga")
     Loan.objects.update(ended_at=timezone.now())
     virtual_cluster_set(virtual_cluster=market.speech, desired=less, actor="user olga")
-    with pytest.raises(Conflict, match="part of the history of the market"):
+    with pytest.raises(Conflict, match="loans or transfers in its history"):
         virtual_cluster_delete(virtual_cluster=market.speech, actor="user olga")
     alone = make_vc("alone")
     offer = make_offer(alone, {"P100": 1})

@@ -111,7 +111,7 @@ class TestMaking:
         )
         with pytest.raises(Conflict) as refused:
             reserve(make_tenant(), 16)
-        assert problems(refused)["gpu_model"] == "nodes take no work: a1; a2"
+        assert problems(refused)["gpu_model"] == "nodes accept no jobs: a1; a2"
         assert "maintenance window" in problems(refused)["starts_at"]
         assert reserve(make_tenant(), 8).nodes == ["a4"]
 

@@ -1,15 +1,16 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Trash2 } from "lucide-react";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 
-import { deleteTemplate, readTemplate, setTemplate, templatesQuery } from "@/api/template-queries";
-import { useSentForm } from "@/components/sent-form";
+import { deleteTemplate, readTemplate, templatesQuery } from "@/api/template-queries";
 import { writeSpec } from "@/components/spec-text";
 import { Button, IconButton } from "@/ui/button";
-import { Confirm, FormDialog } from "@/ui/dialog";
-import { TextField } from "@/ui/field";
+import { Confirm } from "@/ui/dialog";
 import { muted, Row } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
+
+// Only those load it who save a template.
+const SaveTemplate = lazy(() => import("@/features/submit/save-template"));
 
 interface Props {
   tenant: string;
@@ -67,39 +68,9 @@ export default function TenantTemplates({ tenant, spec, onTake }: Props) {
           setDeleting(null);
         }}
       />
-      {isSaving && spec && <SaveDialog tenant={tenant} spec={spec} onClose={() => setSaving(false)} />}
+      <Suspense>
+        {isSaving && spec && <SaveTemplate tenant={tenant} spec={spec} onClose={() => setSaving(false)} />}
+      </Suspense>
     </Row>
-  );
-}
-
-interface SaveProps {
-  tenant: string;
-  spec: Record<string, unknown>;
-  onClose: () => void;
-}
-
-function SaveDialog({ tenant, spec, onClose }: SaveProps) {
-  const say = useSay();
-  const queries = useQueryClient();
-  const save = useMutation({
-    mutationFn: ({ name, summary }: { name: string; summary: string }) => setTemplate(tenant, name, summary, spec),
-    onSuccess: ({ name }) => {
-      say("done", `Saved the template ${name}.`);
-      onClose();
-    },
-    onSettled: () => queries.invalidateQueries({ queryKey: templatesQuery(tenant).queryKey }),
-  });
-  const form = useSentForm({ name: typeof spec.name === "string" ? spec.name : "", summary: "" }, save);
-  return (
-    <FormDialog
-      title="Save as a template"
-      description={`Members of ${tenant} can start from it. A template of yours with this name is replaced.`}
-      sending={form.sending}
-      action="Save"
-      onClose={onClose}
-    >
-      <TextField label="Name of the template" required maxLength={63} {...form.field("name")} />
-      <TextField label="What it is for" maxLength={200} {...form.field("summary")} />
-    </FormDialog>
   );
 }

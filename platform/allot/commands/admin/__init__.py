@@ -22,18 +22,22 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 def register(app: typer.Typer) -> None:
     for name, area, about in (
-        ("user", users.group, "Users: find, make, deactivate. For operators."),
-        ("tenant", tenants.group, "Tenants: list, make, change, remove."),
-        ("member", members.members, "Who is in a tenant, and in which role."),
-        ("invite", members.invitations, "Invitations into a tenant."),
-        ("quota", limits.quotas, "What tenants and members may hold at once."),
-        ("budget", limits.budgets, "What tenants and members may use up in a month or a week."),
-        ("node", nodes.group, "Nodes: expect, move, cordon, remove."),
-        ("maintenance", maintenance.group, "Maintenance windows: announce, change, cancel."),
-        ("reservation", reservations.group, "Reservations: create, list, change, cancel."),
-        ("vc", virtual_clusters.group, "Virtual clusters: make, change, remove."),
-        ("token", tokens.group, "API tokens of all users."),
+        ("user", users.group, "Find, create and deactivate users. For operators."),
+        ("tenant", tenants.group, "List, create, change and remove tenants."),
+        ("member", members.members, "Manage the members of a tenant and their roles."),
+        ("invite", members.invitations, "Manage invitations to a tenant."),
+        ("quota", limits.quotas, "Show and set quotas: what tenants and members may hold at once."),
+        (
+            "budget",
+            limits.budgets,
+            "Show and set budgets: what tenants and members may use in a month or a week.",
+        ),
+        ("node", nodes.group, "Add, move, cordon and remove nodes."),
+        ("maintenance", maintenance.group, "Announce, change and cancel maintenance windows."),
+        ("reservation", reservations.group, "Create, list, change and cancel reservations."),
+        ("vc", virtual_clusters.group, "Create, change and remove virtual clusters."),
+        ("token", tokens.group, "List and revoke API tokens of all users."),
     ):
         group.add_typer(area, name=name, help=about)
     group.command()(money.currency)
-    app.add_typer(group, name="admin", help="People and places: users, tenants, nodes, virtual clusters.")
+    app.add_typer(group, name="admin", help="Administer users, tenants, nodes and virtual clusters.")

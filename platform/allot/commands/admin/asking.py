@@ -14,7 +14,7 @@ from allot.output import Format, print_objects
 from allot.output import size as shown_size
 from allot.specfiles import pairs
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before what cannot be undone.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's name.", show_default=False)]
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)]
 

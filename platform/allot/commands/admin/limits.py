@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 quotas = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-quotas.add_typer(user_limits.quotas, name="user", help="What a member of a tenant may hold at once.")
-budgets.add_typer(user_limits.budgets, name="user", help="What a member of a tenant may use up.")
+quotas.add_typer(user_limits.quotas, name="user", help="Show and set quotas of members of a tenant.")
+budgets.add_typer(user_limits.budgets, name="user", help="Show and set budgets of members of a tenant.")
 
 
 @quotas.command(name="list")
@@ -46,8 +46,7 @@ def list_quotas(as_json: JsonOption = False) -> None:
 
 @quotas.command()
 def show(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """Show how many GPUs a tenant may hold at once, by model; "*" caps all models together. And CPUs, and
-    memory."""
+    """Show the quota of a tenant: GPUs by model ("*": all models together), CPUs and memory held at once."""
     with connect() as client:
         _print(tenant, client.administration.quota(tenant), as_json)
 
@@ -57,13 +56,16 @@ def change(
     tenant: Tenant,
     limits: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL=N...]", help="Such as V100=8, or *=16 for all together."),
+        typer.Argument(
+            metavar="[MODEL=N...]",
+            help="GPUs of a model held at once, such as V100=8; *=16 caps all models together.",
+        ),
     ] = None,
     cpus: CpusOption = None,
     memory: MemoryOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Give a tenant this quota in place of the one that it has. For operators.
+    """Set the quota of a tenant, in place of its present one. For operators.
 
     `allot admin quota set vision V100=8 '*=16' --cpus 128 --memory 1TiB`
     """
@@ -81,7 +83,7 @@ def change(
 
 @quotas.command()
 def remove(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """Take a tenant's quota away. For operators."""
+    """Remove the quota of a tenant. For operators."""
     with connect() as client:
         _print(tenant, client.administration.set_quota(tenant, {}), as_json)
 
@@ -118,26 +120,32 @@ def list_budgets(as_json: JsonOption = False) -> None:
 
 @budgets.command(name="show")
 def show_one(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """Show a tenant's budget, how much of it is used and what is expected."""
+    """Show a tenant's budget, its use so far, and its expected use."""
     show_budget(tenant, _format(as_json))
 
 
 @budgets.command(name="set")
 def change_one(
     tenant: Tenant,
-    amount: Annotated[float, typer.Argument(help="GPU-hours in a period, or cost.", min=0.001)],
-    unit: Annotated[Unit, typer.Option(help="cost: weighted by each model's price.")] = Unit.gpu_hours,
-    period: Annotated[Period, typer.Option(help="Calendar periods by UTC.")] = Period.month,
-    action: Annotated[Action, typer.Option(help="At 100 %: only notify, or start no more.")] = Action.warn,
+    amount: Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)],
+    unit: Annotated[
+        Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
+    ] = Unit.gpu_hours,
+    period: Annotated[
+        Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
+    ] = Period.month,
+    action: Annotated[
+        Action, typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs.")
+    ] = Action.warn,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a tenant a budget, or another one. For operators."""
+    """Set the budget of a tenant. For operators."""
     set_budget(tenant, amount, unit, period, action, "", _format(as_json))
 
 
 @budgets.command(name="remove")
 def remove_one(tenant: Tenant) -> None:
-    """Take a tenant's budget away. For operators."""
+    """Remove the budget of a tenant. For operators."""
     remove_budget(tenant)
 
 

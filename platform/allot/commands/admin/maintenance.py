@@ -14,13 +14,13 @@ from allot.times import instant
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Window = Annotated[int, typer.Argument(metavar="ID", help="The window's number.", show_default=False, min=1)]
-Reason = Annotated[str, typer.Option("--reason", "-m", help="What is done, which everybody can read.")]
+Window = Annotated[int, typer.Argument(metavar="ID", help="Number of the window.", show_default=False, min=1)]
+Reason = Annotated[str, typer.Option("--reason", "-m", help="What is done; all users can read it.")]
 Racks = Annotated[
     list[str] | None,
-    typer.Option("--rack", help="All nodes that stand in this rack now. May be repeated."),
+    typer.Option("--rack", help="All nodes that are in this rack now; may be repeated."),
 ]
-_START = "When it starts: 36h, or 2026-12-01T18:00."
+_START = "When it starts: 36h (from now), or 2026-12-01T18:00."
 _END = "When it ends: 2026-12-01T22:00, or a duration after its start, such as 4h."
 
 
@@ -36,12 +36,12 @@ def add(
     start: Annotated[str, typer.Option("--start", metavar="WHEN", help=_START)],
     end: Annotated[str, typer.Option("--end", metavar="WHEN", help=_END)],
     nodes: Annotated[
-        list[str] | None, typer.Argument(metavar="[NODE]...", help="The nodes' names.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[NODE]...", help="Names of the nodes.", show_default=False)
     ] = None,
     racks: Racks = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Announce a window: until it starts, only jobs that will have ended by then start on its nodes."""
+    """Announce a maintenance window. Until its start, its nodes accept only jobs that will end by then."""
     begins = instant(start, "--start")
     wanted = {
         "reason": reason,
@@ -65,12 +65,15 @@ def change(
     start: Annotated[str | None, typer.Option("--start", metavar="WHEN", help=_START)] = None,
     end: Annotated[str | None, typer.Option("--end", metavar="WHEN", help=_END)] = None,
     nodes: Annotated[
-        list[str] | None, typer.Option("--node", help="Replaces its nodes. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--node", help="Node of the window; all nodes given replace the present ones. May be repeated."
+        ),
     ] = None,
     racks: Racks = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a window; once it has begun, its reason and its end alone."""
+    """Change a maintenance window. After its start only its reason and its end can change."""
     with connect() as client:
         after = None
         if end is not None and start is None:
@@ -96,7 +99,7 @@ def change(
 
 @group.command()
 def cancel(window: Window, yes: YesOption = False) -> None:
-    """Call a window off, or end it early: its nodes take jobs again."""
+    """Cancel a maintenance window, or end it early: its nodes accept jobs again."""
     confirm(f"Cancel maintenance window {window}?", yes=yes)
     with connect() as client:
         client.administration.cancel_window(window)

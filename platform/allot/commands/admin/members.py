@@ -13,7 +13,7 @@ from allot.output import local_time, print_line, print_table, say
 members = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 invitations = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-RoleArgument = Annotated[Role, typer.Argument(help="viewer, member or admin.", show_default=False)]
+RoleArgument = Annotated[Role, typer.Argument(help="Role: viewer, member or admin.", show_default=False)]
 
 
 @members.command(name="list")
@@ -30,13 +30,13 @@ def list_members(tenant: Tenant, as_json: JsonOption = False) -> None:
 
 @members.command()
 def add(tenant: Tenant, user: User, role: RoleArgument = Role.member, as_json: JsonOption = False) -> None:
-    """Make a user a member. For operators: admins invite people (`allot admin invite add`)."""
+    """Add a user to a tenant. For operators; admins invite people with `allot admin invite add`."""
     _set(tenant, user, role, as_json)
 
 
 @members.command(name="set")
 def change(tenant: Tenant, user: User, role: RoleArgument, as_json: JsonOption = False) -> None:
-    """Give a member another role, no higher than your own. For admins of the tenant."""
+    """Change the role of a member, up to your own role. For admins of the tenant."""
     _set(tenant, user, role, as_json)
 
 
@@ -51,7 +51,7 @@ def _set(tenant: str, user: str, role: Role, as_json: bool) -> None:
 
 @members.command()
 def remove(tenant: Tenant, user: User, yes: YesOption = False) -> None:
-    """End a membership; to come back takes an invitation. For admins of the tenant, and a member's own."""
+    """Remove a member, who needs an invitation to come back. For admins; members can remove themselves."""
     confirm(f"End the membership of {user} in tenant {tenant}?", yes=yes)
     with connect() as client:
         client.administration.remove_member(tenant, user)
@@ -60,7 +60,7 @@ def remove(tenant: Tenant, user: User, yes: YesOption = False) -> None:
 
 @invitations.command(name="list")
 def list_invitations(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """List the open invitations into a tenant. For its admins."""
+    """List the open invitations to a tenant. For its admins."""
     with connect() as client:
         found = list(client.administration.invitations(tenant))
     if as_json:
@@ -83,14 +83,17 @@ def list_invitations(tenant: Tenant, as_json: JsonOption = False) -> None:
 @invitations.command(name="add")
 def invite(
     tenant: Tenant,
-    role: Annotated[Role, typer.Option(help="The role that is offered.")] = Role.member,
+    role: Annotated[Role, typer.Option(help="Role that the person gets.")] = Role.member,
     email: Annotated[
-        str, typer.Option(help="Where the link is mailed, if this installation sends mail.")
+        str,
+        typer.Option(
+            help="E-mail address to send the link to, if the server sends mail. Default: the link is printed."
+        ),
     ] = "",
-    days: Annotated[int, typer.Option(min=1, max=30, help="How long the link works.")] = 7,
+    days: Annotated[int, typer.Option(min=1, max=30, help="Days for which the link works.")] = 7,
     as_json: JsonOption = False,
 ) -> None:
-    """Invite a person into a tenant, and print the link unless it was mailed. For its admins."""
+    """Invite a person to a tenant, and print the link unless it was mailed. For its admins."""
     wanted: dict[str, Any] = {"role": role.value, "email": email, "expires_in_days": days}
     with connect() as client:
         made = client.administration.invite(tenant, wanted)
@@ -106,10 +109,12 @@ def invite(
 @invitations.command(name="remove")
 def revoke(
     tenant: Tenant,
-    key: Annotated[str, typer.Argument(metavar="INVITATION", help="As `list` shows it.")],
+    key: Annotated[
+        str, typer.Argument(metavar="INVITATION", help="Key of the invitation, as `list` shows it.")
+    ],
     yes: YesOption = False,
 ) -> None:
-    """Revoke an invitation: its link works no longer. For admins of the tenant."""
+    """Revoke an invitation: its link stops working. For admins of the tenant."""
     confirm(f"Revoke invitation {key} into tenant {tenant}?", yes=yes)
     with connect() as client:
         client.administration.revoke_invitation(tenant, key)

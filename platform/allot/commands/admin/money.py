@@ -15,10 +15,12 @@ NONE = "none"
 def currency(
     code: Annotated[
         str | None,
-        typer.Argument(metavar="[CODE]", help="Its code of ISO 4217, such as EUR; `none`: cost units."),
+        typer.Argument(
+            metavar="[CODE]", help="ISO 4217 code, such as EUR; `none`: cost units without a currency."
+        ),
     ] = None,
 ) -> None:
-    """Show or set in which currency prices and costs are; no price is converted. Operators set it."""
+    """Show or set the currency of prices and costs. No price is converted. Only operators can set it."""
     with connect() as client:
         if code is None:
             found = client.cluster_settings()

@@ -23,7 +23,7 @@ SimulatedOption = Annotated[
     typer.Option(
         "--simulated",
         metavar="MODEL",
-        help="For four simulated GPUs of this model, on a machine that has none.",
+        help="Configure four simulated GPUs of this model, for a machine without GPUs.",
     ),
 ]
 
@@ -33,11 +33,11 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 @group.command()
 def add(
     name: Name,
-    rack: Annotated[str, typer.Option(help="Where it stands.")] = "rack-1",
+    rack: Annotated[str, typer.Option(help="Rack that the node stands in.")] = "rack-1",
     simulated: SimulatedOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Expect a node, and print the configuration of its agent with the token, which is not shown again."""
+    """Add a node, and print its agent's configuration. The token in it is not shown again."""
     with connect() as client:
         made = client.administration.add_node({"name": name, "rack": rack})
     _print_token(made, simulated, as_json)
@@ -62,9 +62,10 @@ def _print_token(made: NodeWithToken, simulated: str | None, as_json: bool) -> N
 @group.command(name="set")
 def change(
     name: Name,
-    rack: Annotated[str | None, typer.Option(help="Where it stands now.")] = None,
+    rack: Annotated[str | None, typer.Option(help="Rack that the node stands in now.")] = None,
     cordoned: Annotated[
-        bool | None, typer.Option("--cordon/--uncordon", help="Let nothing new start there, or everything.")
+        bool | None,
+        typer.Option("--cordon/--uncordon", help="Start no new jobs there, or return it to service."),
     ] = None,
     why: Why = "",
     as_json: JsonOption = False,
@@ -86,7 +87,7 @@ def change(
 def token(
     name: Name, simulated: SimulatedOption = None, yes: YesOption = False, as_json: JsonOption = False
 ) -> None:
-    """Give a node's agent a new token. The old one is worth nothing from then on."""
+    """Create a new token for a node's agent. The old token stops working at once."""
     confirm(f"End the token of node {name}? Its agent is refused until it has the new one.", yes=yes)
     with connect() as client:
         made = client.administration.new_node_token(name)
@@ -95,7 +96,7 @@ def token(
 
 @group.command()
 def remove(name: Name, yes: YesOption = False) -> None:
-    """Forget a node that never ran anything and does not report."""
+    """Remove a node that never ran a job and whose agent does not report."""
     confirm(f"Forget node {name}, and end its token?", yes=yes)
     with connect() as client:
         client.administration.remove_node(name)

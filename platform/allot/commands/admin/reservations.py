@@ -18,18 +18,18 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 LASTING = ("announced", "in_force")
 Number = Annotated[
-    int, typer.Argument(metavar="ID", help="The reservation's number.", show_default=False, min=1)
+    int, typer.Argument(metavar="ID", help="Number of the reservation.", show_default=False, min=1)
 ]
-_START = "When it begins: 36h, or 2026-12-04T18:00."
+_START = "When it begins: 36h (from now), or 2026-12-04T18:00."
 _END = "When it ends: 2026-12-06T08:00, or a duration after its start, such as 38h."
 
 
 @group.command(name="ls")
 def list_reservations(
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also over and cancelled ones.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include past and cancelled windows.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
-    """List the reservations that you may see: for members those that they may use."""
+    """List the reservations that you may see; members see those that they may use."""
     with connect() as client:
         found = client.administration.reservations(states=() if every else LASTING)
     if output is not Format.table:
@@ -63,18 +63,31 @@ def _whom(one: Reservation) -> str:
 
 @group.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What jobs write into `reservation`.", show_default=False)],
-    tenant: Annotated[str, typer.Option("--tenant", "-t", help="Whose jobs have its nodes.")],
-    gpus: Annotated[int, typer.Option("--gpus", "-g", help="How many; whole nodes are reserved.", min=1)],
-    gpu_model: Annotated[str, typer.Option("--gpu-model", help="Their model.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="Name of the reservation, which jobs give as `reservation`.", show_default=False),
+    ],
+    tenant: Annotated[str, typer.Option("--tenant", "-t", help="Tenant whose jobs get the nodes.")],
+    gpus: Annotated[
+        int, typer.Option("--gpus", "-g", help="Number of GPUs; whole nodes are reserved.", min=1)
+    ],
+    gpu_model: Annotated[str, typer.Option("--gpu-model", help="Model of the GPUs.")],
     start: Annotated[str, typer.Option("--start", metavar="WHEN", help=_START)],
     end: Annotated[str, typer.Option("--end", metavar="WHEN", help=_END)],
-    user: Annotated[str | None, typer.Option("--user", help="For one user of the tenant alone.")] = None,
-    virtual_cluster: Annotated[str | None, typer.Option("--vc", help="For jobs there alone.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Only for this user of the tenant. Default: all users.")
+    ] = None,
+    virtual_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--vc",
+            help="Only for jobs in this virtual cluster. Default: all virtual clusters of the tenant.",
+        ),
+    ] = None,
     note: Annotated[str, typer.Option("--note", "-m", help="What it is for.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Reserve whole nodes: when it begins, its tenant's jobs that name it have them at once."""
+    """Reserve whole nodes for a tenant. Jobs that name the reservation start there when it begins."""
     begins = instant(start, "--start")
     wanted = {
         "name": name,
@@ -94,13 +107,15 @@ def create(
 @group.command()
 def change(
     number: Number,
-    gpus: Annotated[int | None, typer.Option("--gpus", "-g", help="How many.", min=1)] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", "-g", help="Number of GPUs; whole nodes are reserved.", min=1)
+    ] = None,
     start: Annotated[str | None, typer.Option("--start", metavar="WHEN", help=_START)] = None,
     end: Annotated[str | None, typer.Option("--end", metavar="WHEN", help=_END)] = None,
     note: Annotated[str | None, typer.Option("--note", "-m", help="What it is for.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a reservation; once it has begun, its end and its note alone."""
+    """Change a reservation. After its start only its end and its note can change."""
     with connect() as client:
         after = None
         if end is not None and start is None:
@@ -121,7 +136,7 @@ def change(
 
 @group.command()
 def cancel(number: Number, yes: YesOption = False) -> None:
-    """Cancel a reservation, or end it early: its nodes are open to all again."""
+    """Cancel a reservation, or end it early: its nodes are available to all again."""
     confirm(f"Cancel reservation {number}?", yes=yes)
     with connect() as client:
         client.administration.cancel_reservation(number)

@@ -72,10 +72,10 @@ def _print(found: TenantRow, as_json: bool) -> None:
 @group.command()
 def add(
     tenant: Tenant,
-    title: Annotated[str, typer.Option(help="What people read: its full name.")] = "",
+    title: Annotated[str, typer.Option(help="Full name of the tenant, shown on pages.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Make a tenant. For operators."""
+    """Create a tenant. For operators."""
     with connect() as client:
         made = client.administration.add_tenant({"name": tenant, "title": title})
     _print(made, as_json)
@@ -84,16 +84,18 @@ def add(
 @group.command(name="set")
 def change(
     tenant: Tenant,
-    title: Annotated[str | None, typer.Option(help="What people read: its full name.")] = None,
+    title: Annotated[str | None, typer.Option(help="Full name of the tenant, shown on pages.")] = None,
     most_jobs: Annotated[
         str | None,
         typer.Option(
-            "--most-jobs", metavar="N", help=f"Unfinished jobs at most; {USUAL}: as in the settings."
+            "--most-jobs",
+            metavar="N",
+            help=f"Maximum number of unfinished jobs; {USUAL}: the server's setting.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a tenant's title, or how many unfinished jobs it may have. For operators."""
+    """Change a tenant's title, or its maximum number of unfinished jobs. For operators."""
     changes = changes_of({"title": title, "most_unfinished_jobs": most_jobs}, "--title or --most-jobs")
     if most_jobs is not None:
         changes["most_unfinished_jobs"] = _number(most_jobs)
@@ -112,7 +114,7 @@ def _number(text: str) -> int | None:
 
 @group.command()
 def remove(tenant: Tenant, yes: YesOption = False) -> None:
-    """Remove a tenant without members that never had a job; its secrets go with it. For operators."""
+    """Remove a tenant that has no members and never had a job. Its secrets are deleted too. For operators."""
     confirm(f"Remove tenant {tenant} with its secrets, quota and budget?", yes=yes)
     with connect() as client:
         client.administration.remove_tenant(tenant)

@@ -16,9 +16,10 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @group.command(name="list")
 def list_tokens(
-    user: Annotated[str | None, typer.Option(help="Those of this user.")] = None, as_json: JsonOption = False
+    user: Annotated[str | None, typer.Option(help="Only tokens of this user.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """List tokens: whose they are, what they may do, when they were used last."""
+    """List API tokens: their owner, scopes and last use."""
     with connect() as client:
         found = list(client.tokens.list(user=user, everybody=True))
     if as_json:
@@ -29,10 +30,12 @@ def list_tokens(
 
 @group.command()
 def remove(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="The parts after alt_.")],
+    keys: Annotated[
+        list[str], typer.Argument(metavar="KEY...", help="Keys of the tokens: the parts after alt_.")
+    ],
     yes: YesOption = False,
 ) -> None:
-    """End tokens at once."""
+    """Revoke tokens at once."""
     confirm(f"End {plural(len(keys), 'token')}?", yes=yes)
     with connect() as client:
         for key in keys:

@@ -22,7 +22,7 @@ budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @quotas.command(name="list")
 def list_limits(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """List quotas and budgets of a tenant's members; a member who is not an admin sees his own."""
+    """List quotas and budgets of a tenant's members. Members who are not admins see only their own."""
     with connect() as client:
         found = list(client.administration.limits_of_users(tenant))
     if as_json:
@@ -48,7 +48,7 @@ def _words(gpus: int | None, cpus: float | None, memory_bytes: int | None) -> st
 
 @quotas.command()
 def show(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
-    """Show what a member may hold at once, and holds."""
+    """Show the quota of a member, and what the member holds now."""
     with connect() as client:
         _print(tenant, user, client.administration.user_quota(tenant, user), as_json)
 
@@ -58,13 +58,14 @@ def change(
     tenant: Tenant,
     user: User,
     gpus: Annotated[
-        int | None, typer.Option(help="GPUs at once, of all models together.", min=0, show_default="no limit")
+        int | None,
+        typer.Option(help="GPUs held at once, all models together.", min=0, show_default="no limit"),
     ] = None,
     cpus: CpusOption = None,
     memory: MemoryOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Give a member this quota in place of any other. For admins of the tenant, within what it has.
+    """Set the quota of a member, within the tenant's. For admins of the tenant.
 
     `allot admin quota user set vision ann --gpus 4`
     """
@@ -77,7 +78,7 @@ def change(
 
 @quotas.command()
 def remove(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
-    """Take a member's quota away. For admins of the tenant."""
+    """Remove the quota of a member. For admins of the tenant."""
     with connect() as client:
         _print(tenant, user, client.administration.set_user_quota(tenant, user, {}), as_json)
 
@@ -94,7 +95,7 @@ def _print(tenant: str, user: str, quota: UserQuotaState, as_json: bool) -> None
 
 @budgets.command(name="show")
 def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
-    """Show a member's budget, how much of it is used and what is expected."""
+    """Show a member's budget, its use so far, and its expected use."""
     with connect() as client:
         found = client.administration.user_budget(tenant, user)
     print_budget(found, Format.json if as_json else Format.table)
@@ -104,13 +105,19 @@ def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
 def change_one(
     tenant: Tenant,
     user: User,
-    amount: Annotated[float, typer.Argument(help="GPU-hours in a period, or cost.", min=0.001)],
-    unit: Annotated[Unit, typer.Option(help="cost: weighted by each model's price.")] = Unit.gpu_hours,
-    period: Annotated[Period, typer.Option(help="Calendar periods by UTC.")] = Period.month,
-    action: Annotated[Action, typer.Option(help="At 100 %: only notify, or start no more.")] = Action.warn,
+    amount: Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)],
+    unit: Annotated[
+        Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
+    ] = Unit.gpu_hours,
+    period: Annotated[
+        Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
+    ] = Period.month,
+    action: Annotated[
+        Action, typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs.")
+    ] = Action.warn,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a member a budget, or another one. For admins of the tenant, within the tenant's."""
+    """Set the budget of a member, within the tenant's. For admins of the tenant."""
     wanted = {"amount": amount, "unit": unit.value, "period": period.value, "action": action.value}
     with connect() as client:
         found = client.administration.set_user_budget(tenant, user, wanted)
@@ -119,7 +126,7 @@ def change_one(
 
 @budgets.command(name="remove")
 def remove_one(tenant: Tenant, user: User) -> None:
-    """Take a member's budget away. For admins of the tenant."""
+    """Remove the budget of a member. For admins of the tenant."""
     with connect() as client:
         client.administration.remove_user_budget(tenant, user)
     print_line(f"user {user} of tenant {tenant} has no budget any more")

@@ -26,17 +26,20 @@ class Jobs(StrEnum):
 
 @group.command(name="list")
 def list_users(
-    search: Annotated[str | None, typer.Argument(help="Part of the name or the e-mail address.")] = None,
+    search: Annotated[
+        str | None, typer.Argument(help="Only users whose name or e-mail address contains this text.")
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Only members of this tenant.")] = None,
     active: Annotated[
-        bool | None, typer.Option("--active/--inactive", help="Only those who can, or cannot, sign in.")
+        bool | None,
+        typer.Option("--active/--inactive", help="Only users that can sign in, or only those that cannot."),
     ] = None,
     operators: Annotated[bool, typer.Option("--operators", help="Only operators.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)] = 200,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.", min=1)] = 200,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """List users, the newest first: their tenants, and when they were last seen."""
+    """List users, newest first: their tenants, and when they were last seen."""
     filters = {
         "q": search,
         "tenant": tenant,
@@ -87,16 +90,18 @@ def show(user: User, as_json: JsonOption = False) -> None:
 @group.command()
 def add(
     user: User,
-    email: Annotated[str, typer.Option(help="For mail from the platform.")] = "",
-    tenant: Annotated[str | None, typer.Option(help="Make the user a member of this tenant.")] = None,
-    role: Annotated[Role, typer.Option(help="The role there.")] = Role.member,
-    operator: Annotated[bool, typer.Option("--operator", help="An operator of the platform.")] = False,
+    email: Annotated[str, typer.Option(help="E-mail address for mail from the platform.")] = "",
+    tenant: Annotated[str | None, typer.Option(help="Add the user to this tenant.")] = None,
+    role: Annotated[Role, typer.Option(help="Role in the tenant.")] = Role.member,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="Make the user an operator of the platform.")
+    ] = False,
     password_stdin: PasswordStdin = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a user, and print a random password to hand over. It is not shown again.
+    """Create a user, and print a random password to hand over. It is not shown again.
 
-    `allot admin invite add TENANT` lets people make their own account instead.
+    `allot admin invite add TENANT` lets people create their own account instead.
     """
     wanted: dict[str, Any] = {"username": user, "email": email, "is_operator": operator}
     with connect() as client:
@@ -109,7 +114,7 @@ def add(
             print_json(made)
         else:
             print_line(shown_once(made["password"]))
-            say(f"User {user} is made, with this password. `allot password` changes it.")
+            say(f"User {user} is created, with this password. `allot password` changes it.")
         if tenant is not None:
             areas.set_member(tenant, user, role.value)
             say(f"{user} is {role.value} of tenant {tenant}.")
@@ -118,14 +123,15 @@ def add(
 @group.command(name="set")
 def change(
     user: User,
-    email: Annotated[str | None, typer.Option(help="For mail from the platform.")] = None,
+    email: Annotated[str | None, typer.Option(help="E-mail address for mail from the platform.")] = None,
     operator: Annotated[
-        bool | None, typer.Option("--operator/--no-operator", help="Whether an operator of the platform.")
+        bool | None,
+        typer.Option("--operator/--no-operator", help="Make the user an operator of the platform, or not."),
     ] = None,
     password_stdin: PasswordStdin = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a user's e-mail address, or whether it is an operator."""
+    """Change a user's e-mail address or operator right."""
     changes = changes_of({"email": email, "is_operator": operator}, "--email, --operator or --no-operator")
     with connect() as client:
         changed = with_password(
@@ -142,7 +148,7 @@ def change(
 
 @group.command()
 def password(user: User, yes: YesOption = False, password_stdin: PasswordStdin = False) -> None:
-    """Give a user a random password, and print it. All tokens of the user end."""
+    """Set a random password for a user, and print it. This revokes all tokens of the user."""
     confirm(f"Give {user} another password, and end all tokens of {user}?", yes=yes)
     wanted = {"password": secrets.token_urlsafe(15)}
     with connect() as client:
@@ -153,21 +159,23 @@ def password(user: User, yes: YesOption = False, password_stdin: PasswordStdin =
             from_stdin=password_stdin,
         )
     print_line(wanted["password"])
-    say(f"This is the password of {user} now. It is not shown again.")
+    say(f"This is the new password of {user}. It is not shown again.")
 
 
 @group.command()
 def deactivate(
     user: User,
     jobs: Annotated[
-        Jobs, typer.Option(help="hold: running jobs go on, waiting ones are held; cancel: all end.")
+        Jobs,
+        typer.Option(help="hold: running jobs go on, waiting jobs are held. cancel: all jobs are cancelled."),
     ] = Jobs.hold,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """End a user's sign-ins and tokens. Jobs that run go on, those that wait are held, unless cancelled.
+    """Deactivate a user: sign-ins and tokens end. Running jobs go on, waiting jobs are held, unless
+    cancelled.
 
-    Held jobs start once a member of their tenant releases them.
+    Held jobs start after a member of their tenant releases them.
     """
     with connect() as client:
         areas = client.administration
@@ -198,7 +206,7 @@ def leaving_words(leaving: Leaving) -> str:
 
 @group.command()
 def reactivate(user: User, as_json: JsonOption = False) -> None:
-    """Let a user sign in again: a member as before, without tokens, and with held jobs still held."""
+    """Let a user sign in again. Memberships are as before, tokens stay revoked, held jobs stay held."""
     with connect() as client:
         changed = client.administration.change_user(user, {"is_active": True})
     if as_json:

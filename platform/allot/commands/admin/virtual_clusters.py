@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-TitleOption = Annotated[str | None, typer.Option(help="What people read: its full name.")]
+TitleOption = Annotated[str | None, typer.Option(help="Full name of the tenant, shown on pages.")]
 GuaranteedOption = Annotated[
     list[str] | None,
-    typer.Option("--guaranteed", metavar="MODEL=N", help="GPUs that it is promised; may be repeated."),
+    typer.Option("--guaranteed", metavar="MODEL=N", help="Guaranteed GPUs of a model; may be repeated."),
 ]
 MemberOption = Annotated[
     list[str] | None,
-    typer.Option("--member", metavar="TENANT[=WEIGHT]", help="Who may submit to it; may be repeated."),
+    typer.Option(
+        "--member",
+        metavar="TENANT[=WEIGHT]",
+        help="Tenant that may submit to it, with its weight (default 1); may be repeated.",
+    ),
 ]
 PolicyOption = Annotated[
     str | None,
@@ -36,7 +40,9 @@ PolicyOption = Annotated[
         "--policy", metavar="POLICY", help="A name, or name:parameter=value,... (`allot policies`)."
     ),
 ]
-PlacerOption = Annotated[str | None, typer.Option("--placer", metavar="PLACER", help="Written likewise.")]
+PlacerOption = Annotated[
+    str | None, typer.Option("--placer", metavar="PLACER", help="Placer, in the same form as the policy.")
+]
 
 
 @group.command()
@@ -49,7 +55,7 @@ def add(
     placer: PlacerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a virtual cluster.
+    """Create a virtual cluster.
 
     `allot admin vc add research --guaranteed V100=8 --member vision --member speech=2`
     """
@@ -70,7 +76,7 @@ def change(
     placer: PlacerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a virtual cluster. All members, and all guarantees, are replaced by those that are given."""
+    """Change a virtual cluster. If you give members or guarantees, they replace all present ones."""
     changes = changes_of(
         _wanted(title, guaranteed, member, policy, placer),
         "--title, --guaranteed, --member, --policy or --placer (and `allot vc limits`)",

@@ -84,7 +84,7 @@ def advice_get(advice_id: UUID) -> Advice:
     """Return a question; raises NotFound."""
     row = Advice.objects.select_related("asked_by").filter(id=advice_id).first()
     if row is None:
-        raise NotFound("There is no such advice; it may have made room for newer ones.")
+        raise NotFound("There is no such advice. It may have been deleted to make room for newer advice.")
     return row
 
 

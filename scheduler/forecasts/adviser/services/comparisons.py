@@ -48,7 +48,7 @@ def comparison_ask(*, viewer: Viewer, virtual_cluster: VirtualCluster, hours: fl
     if not 0 < hours <= MOST_HOURS:
         raise Invalid(
             "hours is out of range.",
-            [FieldError("hours", f"{hours:g} does not fit", f"more than 0, at most {MOST_HOURS:g}")],
+            [FieldError("hours", f"{hours:g} is out of range", f"more than 0, at most {MOST_HOURS:g}")],
         )
     report, _ = AnomalyReport.objects.update_or_create(
         virtual_cluster=virtual_cluster,

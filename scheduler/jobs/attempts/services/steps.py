@@ -58,7 +58,7 @@ def step_job(
         state=after, version=F("version") + 1, **columns
     )
     if not changed:
-        raise Conflict(f"Job {job.id} was changed by someone else meanwhile; look again.")
+        raise Conflict(f"Job {job.id} was changed by someone else in the meantime; read it again.")
     _take_over(job, state=after, **columns)
     job_event(job, f"job.{event}", at=at, actor=actor, why=why, data=data, from_state=before).save()
 
@@ -126,7 +126,7 @@ def step_attempt(
     after = attempt_step(attempt.id, AttemptState(before), event)
     changed = Attempt.objects.filter(id=attempt.id, state=before).update(state=after, **columns)
     if not changed:
-        raise Conflict(f"Attempt {attempt.id} was changed by someone else meanwhile; look again.")
+        raise Conflict(f"Attempt {attempt.id} was changed by someone else in the meantime; read it again.")
     _take_over(attempt, state=after, **columns)
     attempt_event(
         attempt, f"attempt.{event}", at=at, actor=actor, why=why, data=data, from_state=before

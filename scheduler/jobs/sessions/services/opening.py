@@ -141,7 +141,9 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
     operates = viewer.is_operator and Scope.OPERATE in viewer.scopes
     is_own = job.submitted_by_id == viewer.user.pk and (role in (Role.MEMBER, Role.ADMIN) or operates)
     if uses_own_secrets(job) and not is_own:
-        raise NotAllowed(f"Job {job.id} was given secrets of its submitter's own, so only he gets into it.")
+        raise NotAllowed(
+            f"Job {job.id} uses its submitter's own secrets, so only the submitter can enter it."
+        )
     if role == Role.ADMIN or is_own or (operates and settings.CONFIG.operators_enter_jobs):
         return
     said = f"Only who submitted job {job.id} and the admins of tenant {job.tenant.name!r} get into it"
@@ -186,7 +188,7 @@ def _part_of(job: Job, rank: int, attempt_id: int | None) -> AttemptPart:
     """Return the running part with that rank."""
     attempt = attempt_open(job)
     if attempt_id not in (None, attempt.id):
-        raise Conflict(f"The attempt of job {job.id} has ended; it runs as another now.")
+        raise Conflict(f"The attempt of job {job.id} has ended; the job now runs as another attempt.")
     attempt.job = job
     parts = list(AttemptPart.objects.filter(attempt=attempt))
     for part in parts:

@@ -188,8 +188,12 @@ def cursor_parse(text: str) -> dict[int, int]:
         seen = {NONE_SEEN: NONE_SEEN}
     if any(not 0 <= number <= _LARGEST for pair in seen.items() for number in pair):
         raise Invalid(
-            "This is no place in the output.",
-            [FieldError("after", "It is no place in the output.", "`next_after` of an answer, as it is")],
+            "This is not a position in the output.",
+            [
+                FieldError(
+                    "after", "It is not a position in the output.", "`next_after` of an answer, as it is"
+                )
+            ],
         )
     return seen
 

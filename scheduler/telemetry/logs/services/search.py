@@ -69,8 +69,12 @@ class Place:
             if max(numbers) <= _LARGEST:
                 return cls(*numbers)
         raise Invalid(
-            "This is no place in the output.",
-            [FieldError("after", "It is no place in the output.", "`next_after` of an answer, as it is")],
+            "This is not a position in the output.",
+            [
+                FieldError(
+                    "after", "It is not a position in the output.", "`next_after` of an answer, as it is"
+                )
+            ],
         )
 
 
@@ -210,7 +214,7 @@ def _pattern_matcher(pattern: str, *, match_case: bool) -> Matcher:
                 raise
             problem = f"It takes more than {PATTERN_SECONDS:g} seconds for one page of this output."
             raise Invalid(
-                f"The regular expression was given up. {problem}",
+                f"The search by this regular expression was stopped. {problem}",
                 [FieldError("q", problem, "one without nested repetitions and references back")],
             ) from error
 

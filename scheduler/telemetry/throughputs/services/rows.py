@@ -243,7 +243,7 @@ def _corrections_of(tenant: Tenant) -> int:
 def too_many(tenant: Tenant) -> QuotaExceeded:
     return QuotaExceeded(
         f"Tenant {tenant.name} would have more than {MOST_CORRECTIONS_PER_TENANT:,} corrected throughputs;"
-        " take some back first."
+        " remove some first."
     )
 
 

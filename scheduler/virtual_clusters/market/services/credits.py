@@ -96,7 +96,7 @@ def _too_much(account: CreditAccount) -> Conflict:
 
 @transaction.atomic
 def credits_grant(*, by: Viewer, virtual_cluster: VirtualCluster, millicredits: int, reason: str) -> None:
-    """Grant credits, or with a negative sum take some back that are there."""
+    """Grant credits, or with a negative number take credits back, as far as there are any."""
     by.require_operator()
     if not millicredits:
         raise Conflict("Nothing would change.", [FieldError("credits", "is 0", "a number above or below 0")])

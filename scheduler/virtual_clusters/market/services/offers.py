@@ -97,7 +97,7 @@ def open_offer(offer_id: int) -> Offer:
         when = f"at {row.closed_at:%Y-%m-%d %H:%M:%S} UTC"
         raise Conflict(f"Offer {row.id} {_CLOSED_WORDS[OfferState(row.state)]}{who} {when}.")
     if row.ends_at <= database_now():
-        raise Conflict(f"Offer {row.id} has expired: it was until {row.ends_at:%Y-%m-%d %H:%M:%S} UTC.")
+        raise Conflict(f"Offer {row.id} has expired: it ended at {row.ends_at:%Y-%m-%d %H:%M:%S} UTC.")
     return row
 
 
