@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.core.building_blocks.node_scores import PART, NodeState, Norms, fullest
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import PART, TOPOLOGY, NodeState, Norms, fullest, place_by_score
+from scheduler.core.building_blocks.scoring import TOPOLOGY, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.model.plan import Grant

@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from scheduler.core.building_blocks.node_scores import NodeState, ask_of
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import TOPOLOGY, NodeState, ask_of, place_by_score
+from scheduler.core.building_blocks.scoring import TOPOLOGY, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, asks_of, frequent, kinds_of

@@ -11,9 +11,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.core.building_blocks.node_scores import NodeState
 from scheduler.core.building_blocks.placing import Option, Site, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import NodeState, PartsByScore
+from scheduler.core.building_blocks.scoring import PartsByScore
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.model.plan import Grant

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.building_blocks.scoring import NodeState, Norms
+from scheduler.core.building_blocks.node_scores import NodeState, Norms
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import Free
 from scheduler.core.fitting.open_gpus import OpenGpus

@@ -215,7 +215,7 @@ def test_a_node_goes_back_though_a_job_was_cancelled_that_was_to_start_there(poo
 
 
 def test_what_makes_no_sense_is_refused(pool: ServingPool) -> None:
-    with pytest.raises(Conflict, match="of no serving pool"):
+    with pytest.raises(Conflict, match="belongs to no serving pool"):
         node_lend(node=make_node("own"), actor=OPERATOR)
     with pytest.raises(Conflict, match="is not lent"):
         node_ask_back(node=make_node(serving_pool=pool, loan_state="serving"), actor=OPERATOR)

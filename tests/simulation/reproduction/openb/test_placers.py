@@ -17,8 +17,9 @@ from benchmarks.reproduction.openb.workload import (
     read_tasks,
     typical,
 )
+from scheduler.core.building_blocks.node_scores import Kinds, Norms, Scorer
 from scheduler.core.building_blocks.placing import chooser_by
-from scheduler.core.building_blocks.scoring import Kinds, Norms, PartsByScore, Scorer, WholeGpus
+from scheduler.core.building_blocks.scoring import PartsByScore, WholeGpus
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.claims import Claims
 from scheduler.core.fitting.cluster import Cluster
