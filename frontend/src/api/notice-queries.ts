@@ -46,6 +46,19 @@ export const budgetQuery = (tenant: string) =>
     refetchInterval: 2 * LOOK_AGAIN_MS,
   });
 
+/** The terms of all budgets that the viewer may see. */
+export const budgetsQuery = queryOptions({
+  queryKey: ["budget"],
+  queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/budgets", { params: { query }, signal }))),
+});
+
+/** What each tenant of the viewer used since the first of the month (UTC). */
+export const usedThisMonthQuery = queryOptions({
+  queryKey: ["usage", "tenant"],
+  queryFn: ({ signal }) => answerOf(api.GET("/usage", { params: { query: { by: "tenant" } }, signal })),
+  refetchInterval: 2 * LOOK_AGAIN_MS,
+});
+
 export const budgetEdition = (tenant: string) =>
   editionQuery(["budget", tenant], () => api.GET("/tenants/{name}/budget", { params: { path: { name: tenant } } }));
 

@@ -1,5 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
+import { oneLine } from "@/ui/layout";
+
 /** The most nodes that are named. */
 const NAMED = 8;
 
@@ -10,7 +12,7 @@ export function NodeLinks({ names }: { names: readonly string[] }) {
       {names.slice(0, NAMED).map((name, index) => (
         <span key={name}>
           {index > 0 && ", "}
-          <Link to="/nodes/$name" params={{ name }}>
+          <Link to="/nodes/$name" params={{ name }} className={oneLine}>
             {name}
           </Link>
         </span>

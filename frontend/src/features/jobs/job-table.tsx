@@ -4,7 +4,7 @@ import { createContext, useContext } from "react";
 
 import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
-import { count, duration, gpuHours, moment, secondsBetween, visible } from "@/components/format";
+import { count, duration, gpuHours, inLocalTime, moment, secondsBetween, visible } from "@/components/format";
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
 import { Requeue } from "@/components/job/requeue";
 import { useNow } from "@/components/now";
@@ -140,7 +140,7 @@ function ArrayTasks({ array, mayAct }: { array: JobArray; mayAct: boolean }) {
 
 function JobName({ job, array }: { job: Job; array: JobArray | null }) {
   const me = useSession();
-  const note = visible(noteOf(job));
+  const note = visible(noteOf(job, useNow()));
   return (
     <>
       <Link to="/jobs/$id" params={{ id: String(job.id) }}>
@@ -238,11 +238,11 @@ function gpusOf({ gpus, spec, state, attempt }: Job): string {
   return `${has} (${spec.elastic.min_gpus ?? gpus}-${spec.elastic.max_gpus ?? gpus})`;
 }
 
-/** The one thing to know about a job beyond its state. */
-function noteOf(job: Job): string {
+/** The one thing to know about a job beyond its state, with times as the viewer's clock has them. */
+function noteOf(job: Job, now: number): string {
   if (job.state === "queued") {
     const place = job.position === null ? "" : `No. ${job.position}. `;
-    return place + (job.reasons[0]?.message ?? "");
+    return place + inLocalTime(job.reasons[0]?.message ?? "", now);
   }
   if (job.state === "failed") return job.message;
   if (job.state === "running" && job.preemptions > 0) return `Preempted ${job.preemptions}×, running again`;

@@ -1,6 +1,7 @@
 import { cleanup, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 
+import { moment } from "@/components/format";
 import { JobsPage } from "@/features/jobs/jobs-page";
 import { renderPage } from "@/testing/render";
 import { aJob, aReason, anAttempt } from "@/testing/samples";
@@ -27,6 +28,15 @@ describe("the jobs table", () => {
     expect(within(row).getByRole("link", { name: "digits" }).getAttribute("href")).toBe("/jobs/3");
     const reason = "No. 2. 4 V100 are needed and 2 are idle.";
     expect(within(row).getByText(reason).title).toBe(reason);
+  });
+
+  it("tells until when a job waits as the viewer's clock has it", async () => {
+    const begins = "2026-11-25T22:30:00Z";
+    const reasons = [aReason({ message: "It may start at 22:30:00 UTC on 25 November." })];
+    server.on("GET /jobs", page([aJob({ id: 3, reasons })]));
+    await renderPage(JobsPage, member);
+    expect(await screen.findByText(`It may start at ${moment(begins)}.`)).toBeDefined();
+    expect(screen.queryByText(/UTC/)).toBeNull();
   });
 
   it("shows how many GPUs an elastic job has while it runs, and its range", async () => {
