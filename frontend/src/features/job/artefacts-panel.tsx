@@ -21,7 +21,12 @@ export function ArtefactsPanel({ job, path }: { job: number; path: string }) {
         rowKey={({ name }) => name}
         columns={[
           { header: "Name", isRowHeader: true, className: prose, cell: (entry) => <Name job={job} entry={entry} /> },
-          { header: "Size", isNumeric: true, cell: (entry) => (entry.bytes === null ? "" : bytes(entry.bytes)) },
+          {
+            header: "Size",
+            isNumeric: true,
+            className: oneLine,
+            cell: (entry) => (entry.bytes === null ? "" : bytes(entry.bytes)),
+          },
           { header: "Modified", className: `${oneLine} ${muted}`, cell: (entry) => moment(entry.modified_at) },
         ]}
         query={query}
