@@ -112,7 +112,7 @@ def test_json_is_the_whole_object_and_pages_are_followed(allot: Allot, api: Fake
     [
         (["--format", "id,stat"], "there is no column 'stat'. Did you mean state?"),
         (["--format", ","], "--format names no column"),
-        (["--since", "soon"], "--since: 'soon' is no time"),
+        (["--since", "soon"], "--since: 'soon' is not a time"),
         (["--csv", "--json"], "Give one of --csv, --parquet, --json and -o."),
     ],
 )

@@ -218,6 +218,6 @@ def indented(text: str) -> str:
 @pytest.mark.parametrize("flag", ["memory", "gpu_memory"])
 def test_an_amount_of_memory_without_a_unit_is_questioned(flag: str) -> None:
     name = f"tasks_resources_{flag}"
-    with pytest.raises(WrongUse, match=r"4096 does not say of what: write 4096MiB or 4096GiB"):
+    with pytest.raises(WrongUse, match=r"4096 has no unit: write 4096MiB or 4096GiB"):
         values_of({name: "4096"})
     assert values_of({name: "4096MiB"}) == {f"tasks.resources.{flag}": "4096MiB"}

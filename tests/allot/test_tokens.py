@@ -69,7 +69,7 @@ def test_a_login_may_do_what_the_person_may_and_ends_with_the_password(
     assert token.expires_at is not None
     make_token(token.user)
     changed = allot("password", "--password-stdin", stdin=f"{PASSWORD}\nquite-another-71\n")
-    assert "have ended" in changed.stderr
+    assert "are revoked" in changed.stderr
     # One is left, which this machine was given for the one that it had.
     assert Token.objects.get().key != token.key
     assert allot("whoami").exit_code == 0
