@@ -31,7 +31,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Qssf:
     """Order of expected GPU time, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
     #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True

@@ -32,7 +32,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Srtf:
     """Order of expected remaining time, or service, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
 
     #: Weigh the remaining time with the GPUs of the gang (SRSF).
