@@ -101,10 +101,10 @@ class Fifo:
 def _stands_until(view: View, reservation: BackfillReservation, next_end: float | None) -> float:
     """Return until when time alone changes nothing, should no job start now.
 
-    Until the next expected end, the same jobs have outlived their limits and the others end in the same order,
-    unless some have yet to begin. The reservation of the head then stands, except within a round of its start.
-    A job behind the head that would end in time did not fit, and will not. A job that delays the head still
-    will.
+    Until the next expected end, the same jobs have outlived their limits and the others end in the same
+    order, unless some have yet to begin. The reservation of the head then stands, except within a round of
+    its start. A job behind the head that would end in time did not fit, and will not. A job that delays the
+    head still will.
     """
     if view.ends.has_promised:
         return view.now

@@ -69,7 +69,8 @@ class Stride:
     def settle(self, parts: Parts) -> None:
         """Record what users should have had since the last round, and what they had.
 
-        The grants of that round count, not what runs now, so the time of jobs that have ended since is charged.
+        The grants of that round count, not what runs now, so the time of jobs that have ended since is
+        charged.
         """
         passed = max(0.0, self._view.now - self._at)
         owed: dict[User, dict[str, float]] = {}
