@@ -84,7 +84,7 @@ class Profiler:
             }
             - there
         )
-        #: Jobs that wait for the profiler.
+        #: Jobs that wait for the profiler and may not use the GPUs kept for it.
         self.waiting: list[JobId] = []
         self._kept_off: set[JobId] = set()
         self._stopped: list[JobId] = []

@@ -120,7 +120,8 @@ class _Task:
 
     def lay_out(self, gangs: Sequence[int], sizes: dict[int, int], rng: random.Random | None = None) -> None:
         """Assign nodes to gangs that have none: first those that keep their size, in place, then the others,
-        the largest first or, with `rng`, in random order.
+        the largest first. With `rng` the others come in random order, and half the time no gang keeps its
+        place.
         """
         every = self.problem.gangs
         others = []
