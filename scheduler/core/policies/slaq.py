@@ -62,7 +62,8 @@ class Slaq:
             raise ValueError("epoch_seconds must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Start the jobs that fit on their fewest GPUs, and divide the rest by the expected fall of losses.
+        """Start the jobs that fit on their fewest GPUs, and divide the rest by the expected fall of
+        losses.
         """
         waiting = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
         return decide_by_epochs(

@@ -1,5 +1,4 @@
-"""A trial arrangement: the GPUs of each job by node, the claims of jobs, and their victims.
-"""
+"""A trial arrangement: the GPUs of each job by node, the claims of jobs, and their victims."""
 
 from __future__ import annotations
 
