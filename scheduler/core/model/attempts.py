@@ -189,8 +189,8 @@ class ReleaseNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseAll:
-    """Give back all GPUs that it holds or is nominated for, unless another of its jobs has or will have
-    them.
+    """Give back all GPUs that it holds or is nominated for, unless another job of the allocation has or will
+    have them.
     """
 
 
