@@ -1,6 +1,6 @@
-"""Jobs on GPUs: what node agents do in the live loop, and the services that take their reports.
+"""Jobs on GPUs: the role of node agents in the live loop, and of the services that read their reports.
 
-It carries out plans and lets attempts end. What it learns it puts into the facts of the next round.
+It carries out plans and ends attempts, and updates the facts of the next round.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from scheduler.core.sim.workload import Truth
 
 
 class SimulatedCluster:
-    """Where each job is, how far it has come, and the account of every stay on GPUs."""
+    """The place and progress of each job, and the account of every stay on GPUs."""
 
     def __init__(self, facts: Facts, rules: Rules, events: EventQueue) -> None:
-        #: What the next round will be decided on.
+        #: The facts of the next round.
         self.facts = facts
         self.rules = rules
         self.progress: dict[JobId, Progress] = {}
@@ -77,14 +77,15 @@ class SimulatedCluster:
         self.company = Company(self, events)
         self._allocations = count(1 + max(facts.running, default=0))
         self._shares = Shares()
-        #: How the stay on an allocation that is stopping will have ended, and the jobs for which it gave way.
+        #: By stopping allocation: how its stay will end, and the jobs for which it was preempted.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     # What the plan says
 
     def carry_out(self, plan: Plan) -> None:
-        """Do what a plan says: first who stops, then who starts in their places; others go on at their speed
-        with the CPUs and memory that they have now."""
+        """Carry out a plan: first stops, then starts in their places; other jobs go on at the speed of their
+        present CPUs and memory.
+        """
         actions, changed = plan.actions, self._shares.turn_to(plan.shares)
         for action in actions:
             if action.kind is ActionKind.REGRADE:
