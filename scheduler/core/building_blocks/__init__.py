@@ -1,1 +1,1 @@
-"""What policies and placers are made of: their interface, orders, shares, run times, growth."""
+"""The parts that policies and placers share: their interface, orders, shares, run times, growth."""

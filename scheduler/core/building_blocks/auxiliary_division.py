@@ -1,11 +1,11 @@
-"""How the CPUs and memory of nodes are divided among gangs whose GPUs are placed already.
+"""The division of nodes' CPUs and memory among gangs whose GPUs are placed already.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
-section 4: GPUs alone decide which jobs run, and no job is slower than with its proportional share, the part
-of its node that its GPUs are. Deviations: placers choose the nodes here, so no mechanism does
-(`auxiliary_shares` has the published mechanisms, which do). `greedy` first gives each job the share that it
-is owed; the published one skips a job that does not fit. When `tune` has cut some jobs, what is left goes to
-these, in their order.
+section 4: GPUs alone decide which jobs run, and no job is slower than with its proportional share, the
+fraction of its node's GPUs that it has. Deviations: placers choose the nodes here; the published mechanisms
+choose them themselves (`auxiliary_shares`). `greedy` first gives each job the share that it is owed; the
+published one skips a job that does not fit. When `tune` has cut jobs, what is left goes to them, in their
+order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Amounts = tuple[float, float]
 #: (GPU model, number of the node in its fleet).
 Node = tuple[str, int]
 _ROUNDING = 1e-6
-#: CPUs are given in steps of one of these.
+#: CPUs are given in steps of one in this many.
 PARTS_OF_A_CPU = 1_000
 
 
@@ -32,25 +32,25 @@ class Part:
 
     node: Node
     replicas: int
-    #: The part of the node that its GPUs are.
+    #: The CPUs and memory in proportion to its GPUs.
     proportional: Amounts
     #: This many gangs run there one at a time, each with the CPUs of all.
     turns: int = 1
 
     def of_node(self, amounts: Amounts) -> Amounts:
-        """Return what the replicas take of their node with this amount each."""
+        """Return what all the replicas take of their node with this amount each."""
         return amounts[0] * self.replicas / self.turns, amounts[1] * self.replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Replicas of one task of a gang that leave CPUs or memory to the platform; an amount that they state is
-    0 here.
+    """Replicas of one task of a gang that leave CPUs or memory to the platform; an amount that the job states
+    counts as 0.
     """
 
     parts: tuple[Part, ...]
-    #: The amounts at which a replica is as fast as it can be; infinite where they are unknown, so that it has
-    #: its proportional share.
+    #: The amounts at which a replica is fastest; infinite where unknown, so that it gets its proportional
+    #: share.
     best: Amounts
 
 
@@ -61,14 +61,12 @@ Division = Callable[[Mapping[Node, Amounts], Sequence[Claim]], list[Given]]
 
 
 def proportional(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give each claim the part of its node that its GPUs are."""
+    """Give each claim CPUs and memory in proportion to its GPUs."""
     return _lower_bounds(free, claims, list(map(_fair, claims)))
 
 
 def greedy(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give each claim the share that it is owed, then the first more as far as it is of use, then
-    the next.
-    """
+    """Give each claim the share that it is owed, then more as far as it helps, in order."""
     given = _lower_bounds(free, claims, _owed(claims))
     room = _Room(free, claims, given)
     for claim, its in zip(claims, given, strict=True):
@@ -77,8 +75,10 @@ def greedy(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]
 
 
 def tune(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give each in turn what it is fastest with while there is room, else what it is owed, for which others
-    are cut to that: first those on the fewest nodes, with most CPUs. What is left then is theirs."""
+    """Give each claim in turn its best amounts while there is room, else what it is owed, cutting others to
+    what they are owed: those on the fewest nodes first, then those with most CPUs. What is left then goes to
+    the claims in their order.
+    """
     lower_bounds = _lower_bounds(free, claims, _owed(claims))
     given: list[Given] = [[(0.0, 0.0)] * len(claim.parts) for claim in claims]
     room = _Room(free, claims, given)
@@ -101,8 +101,9 @@ DIVISIONS: Mapping[str, Division] = {PROPORTIONAL: proportional, GREEDY: greedy,
 
 
 def best_of(task: Task) -> Amounts:
-    """Return with how much a replica is as fast as it can be: 0 of what its job states itself, infinite where
-    that is unknown. CPUs are given in thousandths; with one less it would be slower."""
+    """Return the least amounts at which a replica is fastest: 0 for an amount that its job states, infinite
+    where unknown. CPUs are rounded up to thousandths.
+    """
     if task.auto is None:
         return 0.0, 0.0
     cpus, memory = task.auto.sensitivity.best()
@@ -124,8 +125,9 @@ def tasks_of(job: Job, replicas: int) -> list[tuple[int, Task]]:
 
 
 def speed_with(job: Job, share: AuxiliaryShare) -> float:
-    """Return how fast a gang is with what it has, relative to its proportional share: as its slowest
-    replica."""
+    """Return the speed of a gang with this share, relative to its proportional share: that of its slowest
+    replica.
+    """
     speeds = []
     tasks = tasks_of(job, len(share.replicas))
     for (_, task), has, fair in zip(tasks, share.replicas, share.proportional, strict=False):
@@ -140,7 +142,7 @@ def _unlimited(amounts: tuple[float, int]) -> Amounts:
 
 
 def _best_of(claim: Claim, lower_bound: Amounts) -> Amounts:
-    """Return what a replica can make use of; where that is unknown, no more than it is owed."""
+    """Return the most that a replica can use; where that is unknown, what it is owed."""
     cpus, memory = claim.best
     return (
         lower_bound[0] if cpus == inf else max(cpus, lower_bound[0]),
@@ -149,9 +151,7 @@ def _best_of(claim: Claim, lower_bound: Amounts) -> Amounts:
 
 
 def _owed(claims: Iterable[Claim]) -> list[Given]:
-    """Return the amounts with which each is as fast as with its proportional share, less where it
-    needs less.
-    """
+    """Return each claim's proportional share, or its best amounts where these are less."""
     return [
         [(min(claim.best[0], cpus), min(claim.best[1], memory)) for cpus, memory in _fair(claim)]
         for claim in claims
@@ -165,7 +165,7 @@ def _fair(claim: Claim) -> list[Amounts]:
 def _lower_bounds(
     free: Mapping[Node, Amounts], claims: Sequence[Claim], desired: Sequence[Given]
 ) -> list[Given]:
-    """Return the amounts, on nodes where they are more than is free all smaller by the same factor."""
+    """Return the desired amounts, scaled by one factor on each node where they exceed what is free."""
     sums: dict[Node, list[float]] = {}
     for claim, its in zip(claims, desired, strict=True):
         for part, amounts in zip(claim.parts, its, strict=True):
@@ -199,7 +199,7 @@ def _cut_others(
     lower_bounds: Sequence[Given],
     holders: Collection[int],
 ) -> None:
-    """Cut who has more than it is owed on a node to that, everywhere, until there is room."""
+    """Cut claims on a node to what they are owed, on all their nodes, until there is room."""
 
     def most_first(number: int) -> tuple[int, float, float]:
         cpus, memory = max(given[number])
@@ -235,7 +235,7 @@ class _Room:
         return True
 
     def change(self, claim: Claim, given: Given, to: Given, *, anyhow: bool = False) -> bool:
-        """Give a claim other amounts, `anyhow` or where there is room on all its nodes; whether it did."""
+        """Give a claim other amounts if all its nodes have room, or `anyhow`; return whether it got them."""
         changes = list(zip(claim.parts, given, to, strict=True))
         if not anyhow and not all([self.has(part, new, old) for part, old, new in changes]):
             return False
@@ -245,8 +245,9 @@ class _Room:
         return True
 
     def raise_to_best(self, claim: Claim, given: Given) -> None:
-        """Bring a claim as near to what it is fastest with as its nodes have room for, on all alike: a
-        gang is as fast as its slowest replica."""
+        """Raise a claim towards its best amounts as far as its nodes have room, by the same part on all: a
+        gang is as fast as its slowest replica.
+        """
         for axis in (0, 1):
             best = claim.best[axis]
             if best == inf:

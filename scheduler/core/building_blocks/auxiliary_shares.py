@@ -1,9 +1,9 @@
-"""How the CPUs and memory are divided, once GPUs have decided which jobs run.
+"""The division of CPUs and memory, once GPUs have decided which jobs run.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
 section 4, as the published simulator has it (msr-fiddle/synergy): GPUs from the first servers with room.
-Deviation: a job that is cut keeps less than its proportional share of what it needs less of. So what is cut
-always fits, and the job is as fast.
+Deviation: a job that is cut keeps no more than it needs, even where its proportional share is larger. So a
+cut always makes room, and the job is not slower.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A job's GPUs, and with how much for each it is as fast as it can be."""
+    """A job's GPUs, and the least amounts for each GPU at which it is fastest."""
 
     gpus: int
     best: PerGpu
@@ -43,11 +43,11 @@ class Need:
 
 @dataclass(slots=True)
 class Share:
-    """What a job gets: its GPUs by server, and how much of the rest for each GPU."""
+    """What a job gets: its GPUs by server, and CPUs and memory for each GPU."""
 
     parts: dict[int, int]
     per_gpu: PerGpu
-    #: Whether it gets what it is fastest with; else it is as fast as with the proportional share, or faster.
+    #: Whether it gets its best amounts; else it is at least as fast as with the proportional share.
     is_best: bool
 
 
@@ -56,20 +56,20 @@ Mechanism = Callable[[Servers, Sequence[Need]], list[Share | None]]
 
 
 def proportional(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
-    """Give each job whose GPUs fit the part of a server that its GPUs are."""
+    """Give each job whose GPUs fit CPUs and memory in proportion to its GPUs."""
     room = _Room(servers)
     return [room.take(need.gpus, servers.proportional, is_best=False) for need in needs]
 
 
 def greedy(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
-    """Give each job what it is fastest with; a job that does not fit so is skipped, and GPUs may idle."""
+    """Give each job its best amounts; a job that does not fit with them is skipped, and GPUs may idle."""
     room = _Room(servers)
     return [room.take(need.gpus, need.best, is_best=True) for need in needs]
 
 
 def tune(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
-    """Give each job whose GPUs fit what it is fastest with while there is room. Else it gets at most its
-    proportional share, for which others are cut to theirs: first those with most CPUs for each GPU.
+    """Give each job whose GPUs fit its best amounts while there is room. Else it gets at most its
+    proportional share, and others are cut to theirs for it: first those with the most CPUs for each GPU.
     """
     room, fair = _Room(servers), servers.proportional
     shares: list[Share | None] = []
@@ -94,7 +94,7 @@ def tune(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:
 
 
 def _cut_others(room: _Room, server: int, desired: PerGpu, holders: list[Share], fair: PerGpu) -> None:
-    """Cut who holds more than the proportional share, until there is room."""
+    """Cut jobs that hold more than the proportional share, until there is room."""
     for share in sorted(holders, key=lambda each: (len(each.parts), -each.per_gpu[0], -each.per_gpu[1])):
         if room.has(server, desired):
             return
@@ -120,7 +120,7 @@ class _Room:
         )
 
     def take(self, gpus: int, per_gpu: PerGpu, *, is_best: bool) -> Share | None:
-        """Take GPUs of the first servers with room for them; None, and nothing taken, where there is none."""
+        """Take GPUs of the first servers with room; None, without a change, where there is no room."""
         if gpus > self.free_gpus:
             return None
         cpus, memory = per_gpu
@@ -141,7 +141,9 @@ class _Room:
         return None
 
     def parts_by_gpus(self, gpus: int) -> dict[int, int]:
-        """Return free GPUs of the first server that has as many, else of those with the fewest free."""
+        """Return GPUs by server: all on the first server with that many free, else on those with the fewest
+        free.
+        """
         if gpus > 1 and (enough := self._gpus >= gpus).any():
             return {int(enough.argmax()): gpus}
         free = np.flatnonzero(self._gpus)
@@ -154,7 +156,7 @@ class _Room:
         return parts
 
     def add(self, share: Share, sign: int) -> None:
-        """Take what a share has, or with -1 give it back."""
+        """Take a share from the servers, or with -1 give it back."""
         for server, gpus in share.parts.items():
             self._gpus[server] -= sign * gpus
             self._cpus[server] -= sign * gpus * share.per_gpu[0]

@@ -5,11 +5,11 @@ EASY backfilling: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995; A. M
 Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a reservation. Deviations:
 
 - Fitting is by nodes and topology, as for placements, not by a count of processors.
-- A job gets the place where the placer would put it or none: if that one is in the head's way it waits,
-  though it might have been put elsewhere.
-- Jobs that have outlived their estimates are taken to end together one round from now, again and again.
-- If the head would not fit even after all jobs of its view had ended (other views hold what it waits for, or
-  it is broken), there is no reservation and nothing is held back for it.
+- A job gets the placer's place or none: if that place would delay the head, the job waits, even if another
+  place would not.
+- Jobs that have outlived their estimates are assumed, in each round, to end together one round later.
+- If the head would not fit even after all jobs of its view had ended (the GPUs that it waits for are broken
+  or held by other views), there is no reservation and nothing is held back for it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ROUNDING_SECONDS = 1e-6
 
 
 class BackfillReservation:
-    """The earliest instant at which a gang fits, by what is known of the jobs that run: `ends`, in order.
+    """The earliest instant at which a gang fits, by the expected `ends` of running jobs, in order.
 
-    Where all should have ended that it needs, it starts at the `soonest` instant.
+    If all jobs whose GPUs it needs should have ended already, it starts at `soonest`.
     """
 
     def __init__(
@@ -49,17 +49,19 @@ class BackfillReservation:
             if self._then.find(demand) is not None:
                 self.starts_at = another[0]
         if self.starts_at is not None:
-            # Once there is enough, what else comes free at that instant is there for others.
+            # Other GPUs that come free at that instant are available to backfilled jobs.
             last = self.starts_at + _ROUNDING_SECONDS
             self._then.drop_all([holding for _, holding in takewhile(lambda end: end[0] <= last, ends)])
             self.starts_at = max(self.starts_at, soonest)
 
     def outlasts(self, ends_at: float) -> bool:
-        """Whether a job that would end then is out of the way when the reservation begins."""
+        """Whether a job that ends at that instant has left before the reservation begins."""
         return self.starts_at is None or ends_at <= self.starts_at
 
     def spares(self, fit: Fit) -> bool:
-        """Whether a job may hold these GPUs for ever; if so, it is counted as holding them."""
+        """Whether a job may hold these GPUs for ever without delaying the reservation; if so, they count as
+        held.
+        """
         if fit.victims:
             then = self._then.fork()
             then.take(fit)

@@ -1,11 +1,10 @@
-"""Which jobs may share GPUs: by the switch of their virtual clusters, memory, and measurements.
+"""Which jobs may share GPUs, by their virtual cluster's setting, memory, and measurements.
 
-A virtual cluster shares never, where measured, or freely. Where measured, applications do not share if they
-were measured to make less progress together than by taking turns: neither the two alone, nor a larger group
-that contains them. Where the two were not measured, the policy needs another measure: it lets no jobs share
-whose profiles it does not know. A prediction from the profiles of two is not a measure, and is made only for
-jobs that may share freely. The memory that jobs are known to use must fit into the smallest GPU that they may
-be on, as far as both are known.
+A virtual cluster shares never, where measured, or freely. With "where measured", two applications do not
+share, alone or within a larger group, if they were measured to make less progress together than by taking
+turns. Pairs that were not measured share only if the policy knows their profiles. A prediction from two
+profiles is not a measurement, and is made only for jobs that may share freely. The memory that jobs are known
+to use must fit into the smallest GPU that they may be on, as far as both are known.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scheduler.core.model.snapshot import Job
 from scheduler.core.model.training import Profile
 from scheduler.core.perf.interference import predicted
 
-#: How fast each of two is beside the other, relative to alone.
+#: The speed of each of two jobs beside the other, relative to alone.
 Speeds = tuple[float, float]
 
 
@@ -32,7 +31,7 @@ def shares_gpus(view: View, job: Job) -> bool:
 
 
 class CoLocation:
-    """What is known of sharing in a view."""
+    """What a view knows about sharing."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -44,7 +43,7 @@ class CoLocation:
         }
         known: list[PairSpeeds | GroupSpeeds] = [*view.pair_speeds, *view.group_speeds]
         self._harmful = {(*sorted(each.applications), each.gpus) for each in known if sum(each.speeds) <= 1}
-        #: The least that was measured of the first of two applications beside the second, by GPUs.
+        #: The lowest speed measured of the first of two applications beside the second, by number of GPUs.
         self._measured: dict[tuple[str, str, int], float] = {}
         for pair in view.pair_speeds:
             for own, other in ((0, 1), (1, 0)):
@@ -54,7 +53,7 @@ class CoLocation:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nothing is known by which two jobs that share at all could not share with each other."""
+        """Whether nothing known forbids any two jobs that share at all to share with each other."""
         is_measured = SHARE_MEASURED in self._view.sharing.values() or not self._view.sharing
         knows_memory = any(self._memory.values()) and any(
             job.profile is not None and job.profile.memory_bytes for job in self._view.jobs.values()
@@ -66,7 +65,7 @@ class CoLocation:
         return shares_gpus(self._view, job)
 
     def may_share(self, jobs: Sequence[Job]) -> bool:
-        """Whether these, which all share, may have the same GPUs."""
+        """Whether these jobs, which all share, may have the same GPUs."""
         if not self._fits(jobs):
             return False
         if not self._harmful:
@@ -87,7 +86,7 @@ class CoLocation:
     def foretold(self, pairs: Sequence[tuple[Job, Job]]) -> list[Speeds | None]:
         """Return how fast the jobs of each pair are expected to be beside each other.
 
-        None: the two were measured, they may not share freely, or too little is known of what they do.
+        None: the two were measured, may not share freely, or have profiles that do not suffice.
         """
         keys = [
             (one.profile, other.profile) if self._may_be_foretold(one, other) else None

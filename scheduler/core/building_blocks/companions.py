@@ -20,7 +20,7 @@ from scheduler.core.model.snapshot import Job, JobId, Running
 
 
 def alike(view: View, job: Job) -> Hashable:
-    """Return what jobs have in common whose replicas can share GPUs one to one: all that they ask for."""
+    """Return the key of jobs whose replicas can share GPUs one to one: all that they ask for."""
     return shape_in(view.capacity.cluster, job)
 
 
@@ -32,15 +32,15 @@ def hosts_of(view: View, outcome: Outcome) -> dict[JobId, Job]:
 
 
 def waiting_in(view: View, outcome: Outcome) -> Iterable[Job]:
-    """Return the jobs that would wait and do not run now, in line."""
+    """Return the jobs that would wait and do not run now, in queue order."""
     return [view.waiting[job] for job in outcome.queue if job in view.waiting]
 
 
 def together(view: View, outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> Outcome:
-    """Return the outcome in which jobs that start take these along, by the number of each host.
+    """Return the outcome in which starting jobs have these companions, by the number of each host.
 
-    Several jobs need the CPUs and the memory of all. Groups that find no place stay apart. If others then
-    find none either, every job stays alone.
+    A group needs the CPUs and memory of all its jobs. Groups without a placement stay apart. If other jobs
+    then have none either, every job stays alone.
     """
     grants = _grants(outcome, companions)
     placed = _placed(view, outcome, grants)
@@ -56,7 +56,7 @@ def together(view: View, outcome: Outcome, companions: Mapping[JobId, Sequence[J
 
 
 def joinable(view: View, outcome: Outcome) -> list[Running]:
-    """Return those that run on where there is room for another like them, by the numbers of allocations."""
+    """Return the allocations that run on and have room for another job like theirs, by number."""
     going = {view.running[job].jobs for job in (*outcome.stops, *outcome.leaves) if job in view.running}
     going |= {view.running[job].jobs for grant in outcome.grants for job in grant.jobs if job in view.running}
     units = {held.allocation: held for held in view.running.values() if held.jobs not in going}
@@ -68,7 +68,7 @@ def joinable(view: View, outcome: Outcome) -> list[Running]:
 
 
 def beside(view: View, outcome: Outcome, guests: Mapping[JobId, Sequence[JobId]]) -> Outcome:
-    """Return the outcome in which jobs that wait join those that run, as far as there is room for them."""
+    """Return the outcome in which waiting jobs join running ones, as far as there is room."""
     joins: dict[JobId, tuple[JobId, ...]] = {}
     if any(guests.values()):
         capacity, _ = _settled(view, outcome, outcome.grants)
@@ -91,14 +91,14 @@ def _with(grant: Grant, others: Sequence[JobId]) -> Grant:
 
 
 def _placed(view: View, outcome: Outcome, grants: Sequence[Grant]) -> Mapping[int, object]:
-    """Return the grants for which there is room, by their places, when those that stop have left."""
+    """Return the grants, by position, for which there is room once stopped jobs have left."""
     return _settled(view, outcome, grants)[1]
 
 
 def _settled(
     view: View, outcome: Outcome, grants: Sequence[Grant]
 ) -> tuple[Capacity, Mapping[int, Placement]]:
-    """Return what is left when grants are settled, and where these are."""
+    """Return the capacity left once the grants are settled, and their placements."""
     capacity = view.capacity.fork()
     stopped = [job for stop in outcome.stops for job in view.running[stop].jobs]
     moved = [job for grant in grants for job in grant.jobs if job in view.running]

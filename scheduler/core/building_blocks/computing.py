@@ -3,8 +3,8 @@
 The live loop has them run in another process that it can end (`scheduler.rounds.solver`). A computation is a
 function of the core with values in and a value out, so that where it runs makes no difference to the answer.
 
-The turn of a whole view, policy and placer, is announced to a `Timekeeper`, by which the caller of a round
-can end one that never returns (`scheduler.rounds.watchdog`).
+The start of a view's policy and placer is announced to a `Timekeeper`, by which the caller of a round can end
+one that never returns (`scheduler.rounds.watchdog`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Overrun(PolicyError):
-    """A computation took longer than it may: this round its view is served by a cheap policy."""
+    """A computation exceeded its time limit; in this round a cheap policy serves its view."""
 
 
 class Compute(Protocol):
@@ -30,12 +30,12 @@ class Compute(Protocol):
 
 
 def of_view(compute: Compute, view: str) -> Compute:
-    """Return how a view's policy computes: a Compute with a method `of_view` wants to know for which."""
+    """Return the Compute for a view's policy; a Compute that depends on the view has a method `of_view`."""
     accounting: Callable[[str], Compute] | None = getattr(compute, "of_view", None)
     return compute if accounting is None else accounting(view)
 
 
-#: Is entered with the name of a view when its policy and placer begin, and left when they are done.
+#: Entered with a view's name when its policy and placer begin, and left when they are done.
 Timekeeper = Callable[[str], AbstractContextManager[None]]
 
 

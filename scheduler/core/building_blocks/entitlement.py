@@ -1,5 +1,5 @@
-"""How many GPUs of each model each tenant and user is entitled to: an equal part of every model for the same
-weight, as far as it is of use, and what others leave.
+"""The GPUs of each model that each tenant and user is entitled to: an equal part of every model for the same
+weight, as far as it can use it, and what others leave.
 
 Water filling as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for
 Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4: if three users share 8 GPUs and one of them needs 2,
@@ -18,7 +18,7 @@ Group = TypeVar("Group", bound=Hashable)
 
 #: GPUs, also fractions of them, by claimant and model.
 Holdings = dict[Claimant, dict[str, float]]
-#: Less of a GPU is nothing.
+#: A smaller part of a GPU counts as 0.
 NOTHING = 1e-9
 #: Each round hands out all that is left or satisfies a claimant on a model; this is never reached.
 MOST_ROUNDS = 10_000
@@ -32,7 +32,7 @@ class Claim:
     #: GPUs of all models together, and of each.
     gpus: float
     by_model: Mapping[str, float]
-    #: What a GPU of each model is worth to it: it takes the best models first where it can not use its whole
+    #: The worth of a GPU of each model to it: it takes the best models first where it cannot use its whole
     #: part.
     worth: Mapping[str, float] = field(default_factory=dict)
 
@@ -40,7 +40,7 @@ class Claim:
 def claim_of(weight: float, gangs: Iterable[tuple[float, Mapping[str, float]]]) -> Claim:
     """Return the claim of a tenant or user with these gangs, each given by its GPUs and its speeds by model.
 
-    What a model is worth to it is the mean of their speeds there, by their GPUs.
+    A model's worth is the mean of their speeds there, weighted by their GPUs.
     """
     gpus, by_model, worth = 0.0, dict[str, float](), dict[str, float]()
     for size, speeds in gangs:
@@ -52,7 +52,7 @@ def claim_of(weight: float, gangs: Iterable[tuple[float, Mapping[str, float]]]) 
 
 
 def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Holdings[Claimant]:
-    """Return what each claimant is entitled to: no more than it claims, no model more than it has."""
+    """Return each claimant's entitlement: no more than it claims, and no more than each model has."""
     held: Holdings[Claimant] = {claimant: {} for claimant in claims}
     left = {model: count for model, count in gpus.items() if count > NOTHING}
     for _ in range(MOST_ROUNDS):
@@ -69,14 +69,14 @@ def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Hol
 def entitled_within(
     gpus: Mapping[str, float], groups: Mapping[Group, tuple[float, Mapping[Claimant, Claim]]]
 ) -> dict[Group, Holdings[Claimant]]:
-    """Return what each is entitled to of its group's part; a group has a weight and its claimants."""
+    """Return each claimant's entitlement within its group's part; a group has a weight and its claimants."""
     together = {group: _together(weight, claims.values()) for group, (weight, claims) in groups.items()}
     parts = entitled(gpus, together)
     return {group: entitled(parts[group], claims) for group, (_, claims) in groups.items()}
 
 
 def _together(weight: float, claims: Iterable[Claim]) -> Claim:
-    """Return the claims of several as one."""
+    """Return several claims as one."""
     gpus, by_model, worth = 0.0, dict[str, float](), dict[str, float]()
     for claim in claims:
         gpus += claim.gpus
@@ -90,7 +90,7 @@ def _together(weight: float, claims: Iterable[Claim]) -> Claim:
 def _parts(
     left: Mapping[str, float], held: Holdings[Claimant], claims: Mapping[Claimant, Claim]
 ) -> Holdings[Claimant]:
-    """Return what each gets of an even division of what is left, by weight, as far as it can use it."""
+    """Return each claimant's part of the GPUs left, divided by weight, as far as it can use it."""
     parts: Holdings[Claimant] = {}
     for model, count in left.items():
         if count <= NOTHING:
@@ -117,7 +117,7 @@ def _parts(
 
 
 def _most_of_use(amounts: Mapping[str, float], room: float, worth: Mapping[str, float]) -> dict[str, float]:
-    """Return as much of what is wanted as there is room for: the best first, equal parts of what is alike."""
+    """Return the amounts cut to `room`: the models of most worth first, models of equal worth cut alike."""
     taken: dict[str, float] = {}
     by_worth: dict[float, list[str]] = {}
     for model in amounts:

@@ -1,12 +1,12 @@
-"""Elastic gangs that run on fewer GPUs than they may have grow into idle GPUs that no other job can use.
+"""Elastic gangs on fewer GPUs than they may have grow into idle GPUs that no other job can use.
 
-As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only idle GPUs are taken. Later jobs shrink
-the gangs again: to their own size as soon as a waiting job then fits, further by the order of the policy. A
-gang that starts has the idle GPUs from the start. Running gangs grow in the next round that grants nothing
+As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only idle GPUs are taken. Later jobs
+shrink the gangs again: to their own size as soon as a waiting job then fits, and further by the policy's
+order. A gang that starts gets idle GPUs at once. Running gangs grow in the next round that grants nothing
 else. A gang that grows is checkpointed and started again, so a gang that started a moment ago does not grow.
 
 Under a policy that never preempts, waiting jobs do not keep a gang from growing where none of them fits into
-the idle GPUs. But then gangs only grow beyond their own size, since only that part is taken back for a
+the idle GPUs. But then gangs grow only beyond their own size, since only that part is taken back for a
 waiting job.
 """
 
@@ -26,15 +26,16 @@ from scheduler.core.model.snapshot import Job, Running
 
 #: A gang that was started less than this ago is left as it is.
 SETTLED_SECONDS = 60.0
-#: The most waiting jobs that are tried in the place of what gangs grew into.
+#: The most waiting jobs that are tried on the GPUs that gangs grew into.
 TRIED = 100
 
 
 def with_growth(view: View, decision: Decision, *, beside_waiting: bool = False) -> Decision:
-    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to waiting jobs.
+    """Return the decision with gangs that grow, if it leaves running jobs alone, or that shrink for waiting
+    jobs.
 
-    `beside_waiting`: though jobs wait, of which none fits. Where a policy may soon make room for one of them,
-    a gang would be resized all the time.
+    `beside_waiting`: gangs grow although jobs wait, if none of these fits. If the policy might soon make room
+    for one, gangs would be resized all the time.
     """
     if not view.elastic or not decision.keep_running or decision.stops:
         return decision
@@ -47,8 +48,9 @@ def with_growth(view: View, decision: Decision, *, beside_waiting: bool = False)
 
 
 def _taking_back(view: View, decision: Decision) -> Decision:
-    """Let gangs go back to their own size, those of the latest jobs first, as many as it takes that the first
-    fits that will. It starts in the next round, by the policy."""
+    """Shrink gangs to their own size, the latest jobs' first, until the first waiting job that can fit does.
+    The policy starts it in the next round.
+    """
     granted = {job for grant in decision.grants for job in grant.jobs}
     grown = [
         job
@@ -86,10 +88,10 @@ def _is_grown(view: View, job: Job, running: Running) -> bool:
 
 
 def _take_back(view: View, job: Job, capacity: Capacity) -> list[Grant]:
-    """Settle a gang at its own size, on the GPU model that it has; return its grant, none where it stays."""
+    """Settle a gang at its own size, on its GPU model; return its grant, none where it stays as it is."""
     held = view.running[job.id]
     if held.jobs not in capacity.pending:
-        # It has given way to a grant already.
+        # It has made room for a grant already.
         return []
     grant = Grant(jobs=held.jobs, gpus=sizes_of(job)[0], gpu_model=held.gpu_model)
     if settle(grant, view.jobs, capacity) is not None:
@@ -105,7 +107,7 @@ def _fits(job: Job, capacity: Capacity) -> bool:
 
 
 def _growing(view: View, decision: Decision, waiting: Sequence[Job]) -> Decision:
-    """Return the decision, in which gangs have what is idle: those that start, then those that run."""
+    """Return the decision with idle GPUs given to gangs: starting ones first, then running ones."""
     granted = {job for grant in decision.grants for job in grant.jobs}
     small = [
         job
@@ -143,14 +145,14 @@ def _growing(view: View, decision: Decision, waiting: Sequence[Job]) -> Decision
 
 
 def _may_start_larger(view: View, grant: Grant) -> bool:
-    """Whether a grant lets a gang start that could have more GPUs."""
+    """Whether a grant starts a gang that could have more GPUs."""
     job = view.jobs[grant.jobs[0]]
     alone = len(grant.jobs) == 1 and job.elastic is not None and job.id not in view.running
     return alone and not grant.nodes and job.elastic is not None and grant.gpus < job.elastic[1]
 
 
 def _of_each_shape(jobs: Sequence[Job], capacity: Capacity) -> list[Job]:
-    """Return one of each set of jobs that fit or do not fit alike, at most `TRIED`."""
+    """Return one of each set of jobs that fit or do not fit alike, among the first `TRIED`."""
     return list({shape_in(capacity.cluster, job): job for job in jobs[:TRIED]}.values())
 
 
@@ -161,7 +163,7 @@ def _is_small(job: Job, running: Running) -> bool:
 
 
 def _larger(job: Job, holding: Holding, capacity: Capacity, *, is_wanted: bool) -> int | None:
-    """Settle a gang at the largest size that disturbs no other job; return that size, or None.
+    """Settle a gang at the largest size that disturbs no other job; return that size, or None if it stays.
 
     `is_wanted`: a job waits. Then the gang must have its own size already, or it does not grow.
     """

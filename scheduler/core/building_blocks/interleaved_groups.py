@@ -1,8 +1,8 @@
-"""Which jobs share GPUs by turns: groups by rounds of matching on how busy they keep the resources.
+"""Groups of jobs that share GPUs by turns, from rounds of matching by how busy they keep the resources.
 
 Y. Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022, section 4.2:
-jobs of equal shape are paired by a maximum-weight matching, pairs are paired again, and only as many as it
-takes for all groups to fit. Shapes are merged in the order of their first jobs by priority, as in the
+jobs of equal shape are paired by a maximum-weight matching, pairs are paired again, and only as many as
+needed for all groups to fit. Shapes are merged in the order of their first jobs by priority, as in the
 published simulator, and not by least waste. Among many pairs that are alike, those nearest in priority come
 first.
 """
@@ -20,9 +20,9 @@ from scheduler.core.perf.interleaving import PLACES, Floats, Stages, cycles_seco
 J = TypeVar("J")
 Shape = TypeVar("Shape", bound=Hashable)
 
-#: Jobs of a group, at most; the rounds of matching are as many.
+#: The most jobs of a group, and the most rounds of matching.
 LARGEST_GROUP = 4
-#: What a place in the order of priority between the two of a pair takes away from its efficiency.
+#: The efficiency that a pair loses for each place between its two in the order of priority.
 _NEARER = 1e-6
 
 
@@ -36,7 +36,7 @@ def grouped(
     least_efficiency: float = 0.0,
     may_share: Callable[[Sequence[J]], bool] | None = None,
 ) -> list[tuple[J, ...]]:
-    """Return jobs, by shape in order of priority, in groups that need at most `gpus` GPUs if they can.
+    """Return jobs, by shape in order of priority, in groups that need at most `gpus` GPUs if possible.
 
     No job is grouped where all fit alone. A merger to n jobs must be as efficient as `least_efficiency` times
     n / 4, and `may_share` may forbid it.
@@ -63,7 +63,7 @@ def grouped(
 def _weights(
     groups: Sequence[tuple[J, ...]], stages_of: Callable[[J], Stages], largest: int, least: float
 ) -> Floats:
-    """Return what each two groups are worth as one; 0: they can not be one."""
+    """Return the weight of merging each two groups; 0: they cannot be merged."""
     kinds: dict[tuple[Stages, ...], int] = {}
     numbers = [
         kinds.setdefault(tuple(sorted([stages_of(job) for job in group])), len(kinds)) for group in groups

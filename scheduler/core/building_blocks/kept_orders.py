@@ -1,7 +1,7 @@
-"""Orders of a view's jobs that a policy asks for in every round, each kept at the cost of what changed.
+"""Orders of a view's jobs that policies ask for in every round, updated at the cost of what changed.
 
-A policy finds them in its view (`View.line`, `View.ends`). A view that was cut out of another makes them
-from its jobs: that is the plain computation, with which a property test compares what is kept.
+A policy finds them in its view (`View.line`, `View.ends`). A view cut out of another computes them from its
+jobs; a property test compares the kept orders with this plain computation.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Row:
         self.ranks = ranks
 
     def put(self, rank: Rank) -> int:
-        """Return the position that it has from now on."""
+        """Insert a rank; return its position."""
         place = bisect_left(self.ranks, rank)
         self.ranks.insert(place, rank)
         return place
 
     def drop(self, rank: Rank) -> int:
-        """Return the position that it had."""
+        """Remove a rank; return the position that it had."""
         place = bisect_left(self.ranks, rank)
         del self.ranks[place]
         return place
@@ -64,9 +64,9 @@ class WaitingLine:
         self._all = Row([rank for rank, _ in ranked])
         #: In order.
         self.jobs = list(self._known)
-        #: How often anything changed, except that a job joined the end.
+        #: The number of changes, not counting jobs that joined the end.
         self.changes = 0
-        #: None: it was not asked for.
+        #: None: no policy has asked for it.
         self._by_kind: dict[Hashable, Row] | None = None
         self._kinds: dict[JobId, Hashable] = {}
 
@@ -85,7 +85,7 @@ class WaitingLine:
         return shape_in(self._cluster, job), job.priority, job.time_limit_seconds
 
     def put(self, job: Job) -> None:
-        """Take in a waiting job, or what has changed of it."""
+        """Add a waiting job, or update one that has changed."""
         before, rank = self._known.get(job.id), rank_of(job)
         kind = None if self._by_kind is None else self._kind_of(job)
         if before is not None and rank_of(before) == rank and self._kinds.get(job.id) == kind:
@@ -119,16 +119,16 @@ class WaitingLine:
 
 
 class _Entry(NamedTuple):
-    """When an allocation ends at the latest; one that is only promised: by seconds after it begins."""
+    """The latest end of an allocation; for one that has yet to begin, in seconds after its start."""
 
     at: float
-    #: The older comes first where ends are equal.
+    #: Among equal ends the older allocation comes first.
     allocation: AllocationId
     holding: Holding
 
 
 class Ends:
-    """The holdings of a view by when they end at the latest, by the time limits of their jobs."""
+    """The holdings of a view in the order of their latest ends, by the time limits of their jobs."""
 
     __slots__ = ("_default_limit", "_entries", "_held", "_promised", "changes")
 
@@ -136,7 +136,7 @@ class Ends:
         self, default_limit_seconds: float, holdings: Iterable[Holding], jobs: Mapping[JobId, Job]
     ) -> None:
         self._default_limit = default_limit_seconds
-        #: How often one came, went or was given another end.
+        #: The number of allocations that came, went or changed their end.
         self.changes = 0
         self._held: list[_Entry] = []
         self._promised: dict[AllocationId, _Entry] = {}
@@ -149,7 +149,7 @@ class Ends:
         self._held.sort()
 
     def put(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> None:
-        """Take in an allocation or a nomination, or new time limits of a known one."""
+        """Add an allocation or a nomination, or update the time limits of a known one."""
         self.drop(running)
         self.changes += 1
         entry = self._enter(running, holding, jobs)
@@ -157,7 +157,7 @@ class Ends:
             insort(self._held, entry)
 
     def _enter(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> _Entry:
-        """Note it everywhere but in the order of those that run."""
+        """Record it everywhere except in the order of running allocations."""
         at = max([self._end_of(jobs[job], running) for job in running.jobs])
         entry = self._entries[running.jobs] = _Entry(at, running.allocation, holding)
         if running.is_nominated:
@@ -176,7 +176,7 @@ class Ends:
         return limit if running.is_nominated else running.since_of(job.id) + limit
 
     def in_order(self, now: float) -> Iterator[tuple[float, Holding]]:
-        """Yield when each ends, the first first; those that should have ended by now all end now."""
+        """Yield the ends in order, with the holdings; those that should have ended by now all end now."""
         late = bisect_right(self._held, now, key=_at)
         yield from [(now, holding) for _, _, holding in self._held[:late]]
         promised = [
@@ -187,11 +187,11 @@ class Ends:
 
     @property
     def has_promised(self) -> bool:
-        """Whether one has yet to begin, so that it ends the later, the more time passes."""
+        """Whether an allocation has yet to begin, so that its end moves with the clock."""
         return bool(self._promised)
 
     def next_after(self, now: float) -> float | None:
-        """Return when the next one should end; None: all should have ended."""
+        """Return when the next allocation should end; None: all should have ended."""
         late = bisect_right(self._held, now, key=_at)
         return self._held[late].at if late < len(self._held) else None
 
@@ -201,13 +201,14 @@ _first = itemgetter(0)
 
 
 class KeptOrders:
-    """The orders of one view that were asked for, and are kept from then on with the view's jobs."""
+    """The orders of one view, each kept up to date from when a policy first asks for it."""
 
     __slots__ = ("ends", "line", "stalled")
 
     def __init__(self) -> None:
-        #: None: no policy has asked yet, and nothing is spent on it.
+        #: None: no policy has asked for it yet, so it costs nothing.
         self.line: WaitingLine | None = None
         self.ends: Ends | None = None
-        #: What the view's policy noted of its last round, if nothing could start there; it alone reads it.
+        #: The view's policy's own record of its last round, if nothing could start in it; only the policy
+        #: reads it.
         self.stalled: object = None

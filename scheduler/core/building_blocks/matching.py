@@ -3,13 +3,13 @@
 J. Edmonds, "Maximum Matching and a Polyhedron with 0,1-Vertices", Journal of Research of the National Bureau
 of Standards 69B, 1965. Two steps:
 
-- *Halves*. Without the constraints of odd sets, the linear program is an assignment of the vertices to
-  themselves: each takes a partner, itself for none, and an edge counts half for each of its ends (M.
-  Balinski, "Integer Programming: Methods, Uses, Computation", Management Science 12(3), 1965). Its cycles of
-  even length are matchings at once, those of odd length leave one vertex over.
-- *Blossoms*. From each vertex left over a tree of alternating paths grows, with blossoms for odd cycles,
-  until it meets another free vertex, or one that may stay free. There are few such vertices, so this is less
-  work than the assignment.
+- *Halves*. Without the odd-set constraints, the linear program is an assignment of the vertices to
+  themselves: each vertex takes a partner, or itself for none, and an edge counts half for each of its ends
+  (M. Balinski, "Integer Programming: Methods, Uses, Computation", Management Science 12(3), 1965). Its cycles
+  of even length are matchings; those of odd length leave one vertex unmatched.
+- *Blossoms*. From each unmatched vertex a tree of alternating paths grows, with blossoms for odd cycles,
+  until it meets another free vertex, or one that may become free. Few vertices are unmatched, so this takes
+  less time than the assignment.
 
 Weights are dense, as any two vertices may be paired; each step of a tree is a few operations on arrays.
 """
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Weights are rounded to this part of the largest, so that sums of them are exact.
+#: Weights are rounded to multiples of this part of the largest, so that their sums are exact.
 _GRAIN = 2.0**-24
 #: How often the price of each vertex is moved halfway to the least that its edges allow.
 _ROUNDS = 20
@@ -66,7 +66,7 @@ def _halves(gains: Floats) -> tuple[Integers, Floats]:
     # SciPy takes half a second to load, and most processes that know this module never match.
     from scipy.optimize import linear_sum_assignment
 
-    # Prices that are nearly right take away most of the work, and leave the best assignment what it is.
+    # Nearly right prices save most of the work, and do not change the best assignment.
     near = gains.max(axis=1) / 2
     for _ in range(_ROUNDS):
         near = (near + (gains - near).max(axis=1)) / 2
@@ -74,7 +74,7 @@ def _halves(gains: Floats) -> tuple[Integers, Floats]:
     _, partner = linear_sum_assignment(near[:, None] + near - gains)
     everyone = np.arange(len(gains))
     taken = gains[everyone, partner]
-    # A column costs at least what it costs its row's own partner, and how much more the row would gain by it.
+    # A column's price is at least that of the row's own partner plus the row's extra gain by it.
     more = gains - taken[:, None]
     column = np.zeros(len(gains))
     while True:
@@ -103,14 +103,14 @@ _Node = int | _Blossom
 
 @dataclass(slots=True, eq=False)
 class _Forest:
-    """Pairs so far, the prices that bound what any others are worth, and the tree that is growing."""
+    """The pairs so far, the prices that bound any matching, and the tree that is growing."""
 
     gains: Floats
     price: Floats
     mate: list[int] = field(init=False)
     #: The outermost node of each vertex, the vertex itself where it is in no blossom.
     _top: list[_Node] = field(init=False)
-    #: A number for each, the same for the vertices of one outermost node.
+    #: By vertex a number, the same for the vertices of one outermost node.
     _group: Integers = field(init=False)
     _groups: int = field(init=False)
     #: The free vertex that the tree grows from.
@@ -118,7 +118,7 @@ class _Forest:
     #: By vertex: outer, inner, or 0 outside of the tree; by outermost node the edge into it, from its parent.
     _label: NDArray[np.int8] = field(init=False)
     _way: dict[_Node, tuple[int, int]] = field(default_factory=dict)
-    #: By vertex: how far the nearest edge from an outer vertex of another node is from being tight; whose.
+    #: By vertex: the slack of the tightest edge from an outer vertex of another node, and that vertex.
     _slack: Floats = field(init=False)
     _nearest: Integers = field(init=False)
 
@@ -146,7 +146,7 @@ class _Forest:
                 self.mate[one], self.mate[other] = other, one
 
     def grow(self, root: int) -> None:
-        """Grow a tree from a free vertex until it is paired, or another one may be free in its place."""
+        """Grow a tree from a free vertex until it is paired, or another vertex may be free instead."""
         self._start = root
         self._label[:] = 0
         self._slack[:] = np.inf
@@ -158,10 +158,12 @@ class _Forest:
             self._dissolve(node)
 
     def _step(self) -> bool:
-        """Change prices as far as possible, and do what that allows; return whether the tree is done."""
+        """Change prices as far as possible, and use the edge that becomes tight; return whether the tree is
+        done.
+        """
         outer = self._label == _OUTER
         lowest = int(np.where(outer, self.price, np.inf).argmin())
-        # Two outer vertices come closer at twice the speed; what is within the tree's inner nodes does not.
+        # The slack between two outer vertices shrinks twice as fast; that to inner nodes does not shrink.
         reach = np.where(self._label == _INNER, np.inf, np.where(outer, self._slack / 2, self._slack))
         meeting = int(reach.argmin())
         tightest = min(
@@ -214,7 +216,7 @@ class _Forest:
         self._look_from(leaves)
 
     def _look_from(self, leaves: Integers) -> None:
-        """Note which vertices the new outer vertices are near to."""
+        """Update the slacks by the edges of the new outer vertices."""
         slack = self.price[leaves][:, None] + self.price[None, :] - self.gains[leaves]
         slack[self._group[leaves][:, None] == self._group[None, :]] = np.inf
         best = slack.argmin(axis=0)
@@ -244,7 +246,7 @@ class _Forest:
         self._set_top(blossom)
         self._label[leaves] = _OUTER
         self._look_from(inner)
-        # What was nearest may be inside now.
+        # The nearest vertex may now be inside the blossom.
         outside = np.flatnonzero((self._label == _OUTER) & (self._group != self._group[leaves[0]]))
         self._slack[leaves] = np.inf
         if len(outside):
@@ -254,7 +256,7 @@ class _Forest:
             self._nearest[leaves] = outside[best]
 
     def _expand(self, blossom: _Blossom) -> None:
-        """Put in the place of an inner blossom those of its nodes that the path takes."""
+        """Replace an inner blossom by those of its nodes that the path takes."""
         way = self._way.pop(blossom)
         nodes, edges = blossom.nodes, blossom.edges
         self._label[blossom.leaves] = 0
@@ -277,7 +279,7 @@ class _Forest:
             label = _OUTER if label == _INNER else _INNER
 
     def _flip(self, vertex: int, mate: int) -> None:
-        """Pair an outer vertex with `mate` (-1: with no vertex), and exchange the pairs up to the root."""
+        """Pair an outer vertex with `mate` (-1: with no vertex), and flip the pairs up to the root."""
         while True:
             node = self._top[vertex]
             self._rebase(node, vertex)
@@ -291,7 +293,7 @@ class _Forest:
             vertex, mate = parent, entrance
 
     def _rebase(self, node: _Node, vertex: int) -> None:
-        """Pair the vertices of a blossom with one another so that this one is left for outside."""
+        """Pair the vertices of a blossom with one another so that `vertex` is free to be matched outside."""
         if isinstance(node, int) or self._base(node) == vertex:
             return
         at = next(place for place, part in enumerate(node.nodes) if vertex in self._leaves(part))

@@ -1,4 +1,4 @@
-"""What a scorer sees of a node, and what it answers: points, and a GPU for a part of one."""
+"""A scorer's input, the state of a node, and its output: points, and a GPU for a part of one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.core.fitting.packing import Layer
 from scheduler.core.model.bits import listed
 from scheduler.core.model.snapshot import Job, JobId, Running
 
-#: The kind of a replica that has a part of a GPU, and of GPUs of which this view does not know who has them.
+#: The kind of a replica with a part of a GPU, and that of GPUs whose jobs this view does not know.
 PART, UNKNOWN = "part", "unknown"
 
 
@@ -23,29 +23,29 @@ class NodeState(NamedTuple):
 
     #: Its GPUs with what is idle of each, in thousandths; broken ones are left out.
     free: Free
-    #: Which jobs are there: `PART`, and the number of GPUs that each gang with whole ones has there. Empty
-    #: unless the scorer reads it.
+    #: The kinds of jobs there: `PART`, and the number of whole GPUs of each gang. Empty unless the scorer
+    #: reads it.
     kinds: frozenset[str] = frozenset()
 
 
 class Scorer(Protocol):
-    """A taste for nodes and GPUs. Equal questions have equal answers."""
+    """Rates nodes and GPUs. Equal inputs give equal scores."""
 
     @property
     def sees_kinds(self) -> bool:
-        """Whether it reads which jobs are there."""
+        """Whether it reads `NodeState.kinds`."""
         ...
 
     def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
         """Return the points of a node that holds the replica, and the GPU for it if it has a part of one.
 
-        `able`: the GPUs, as positions in `free.shares`, that will do for a part; at least one.
+        `able`: the GPUs that suit a part, as positions in `free.shares`; at least one.
         """
         ...
 
 
 class Norms(NamedTuple):
-    """What the largest nodes of a cluster have: CPUs, and thousandths of GPUs."""
+    """The CPUs, and the thousandths of GPUs, of the largest nodes of a cluster."""
 
     cpus: float
     gpus: int
@@ -59,29 +59,29 @@ class Norms(NamedTuple):
         return cls(0.0 if cpus == inf else cpus, max(gpus, 1) * WHOLE)
 
     def cpu_part(self, cpus: float) -> float:
-        """Return CPUs as a part of what the largest node has."""
-        # In whole thousandths, as people ask for them: a scorer that truncates points must not lose one by a
-        # hair.
+        """Return CPUs as a part of the largest node's."""
+        # In whole thousandths, as people ask for them, so that a scorer that truncates loses no point by
+        # rounding.
         return round(cpus * 1_000) / (self.cpus * 1_000) if self.cpus else 0.0
 
     def gpu_part(self, thousandths: int) -> float:
-        """Return thousandths of GPUs as a part of what the largest node has."""
+        """Return thousandths of GPUs as a part of the largest node's."""
         return thousandths / self.gpus
 
 
 def fullest(free: Free, able: Sequence[int]) -> int:
-    """Return the GPU with the least left, the first of several; 0 where no part is asked for."""
+    """Return the GPU with the least left, the first among equals; 0 where no part is asked for."""
     return min(able, key=lambda gpu: free.shares[gpu], default=0)
 
 
 @lru_cache(maxsize=4096)
 def ask_of(need: Need) -> Ask:
-    """Return a replica as the measure of fragmentation sees it."""
+    """Return a replica's request as the measure of fragmentation sees it."""
     return Ask(need.gpus, need.cpus, WHOLE if need.part is None else need.part.request)
 
 
 class Kinds:
-    """Which jobs are on each node: what the view knows when it begins, and what is chosen then."""
+    """The kinds of jobs on each node: those known when the view begins, and those placed since."""
 
     def __init__(self, running: Iterable[Running], jobs: Mapping[JobId, Job], cluster: Cluster) -> None:
         #: By model and node: kinds, and the GPUs for which they are known.
@@ -100,21 +100,21 @@ class Kinds:
         self._before: dict[tuple[str, int], bool] = {}
 
     def add(self, model: str, node: int, kind: str) -> None:
-        """Note who comes to a node."""
+        """Record a kind of job that comes to a node."""
         self._kinds[model, node] = self._kinds.get((model, node), frozenset()) | {kind}
 
     def add_all(self, model: str, places: tuple[list[int], list[int]], needs: Sequence[Need]) -> None:
-        """Note the replicas of a gang with whole GPUs beside parts."""
+        """Record the replicas of a gang that has whole GPUs beside parts."""
         for node, mask, need in zip(*places, needs, strict=True):
             if need.part is None:
                 self.add(model, node, f"{mask.bit_count()}")
 
     def of(self, fleet: Fleet, layer: Layer, node: int) -> frozenset[str]:
-        """Return who is on a node."""
+        """Return the kinds of jobs on a node."""
         place = fleet.model, node
         kinds, cards = self._kinds.get(place, frozenset()), layer.cards.get(node, {})
         if place not in self._before:
-            # Asked before anything is placed there: the jobs there are known, or another view's.
+            # Nothing is placed there yet: the jobs there are known, or belong to another view.
             busy = fleet.usable[node] & ~layer.masks[node] & ~self._known.get(place, 0) & ~sum(cards)
             self._before[place] = bool(busy)
         if cards:

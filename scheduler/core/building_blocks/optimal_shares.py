@@ -1,12 +1,12 @@
-"""The best possible division of CPUs and memory, once GPUs have decided which jobs run: a bound for TUNE and
+"""The optimal division of CPUs and memory, once GPUs have decided which jobs run: a bound for TUNE and
 others.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
-section 4: Synergy-OPT, an integer program for how much each job gets, then a linear one for where. The result
-is a bound and not a plan: a job that is split over servers has parts of GPUs there, and no job stays where it
-was.
+section 4: Synergy-OPT, an integer program for each job's amounts, then a linear program for its servers. The
+result is a bound and not a plan: a job split over servers has fractions of GPUs there, and no job stays in
+place.
 
-Deviation: jobs of the same profile are counted instead of chosen for one by one. Points that cost more and
+Deviation: the program counts jobs of the same profile instead of deciding for each. Points that cost more and
 are no faster are left out, which changes no optimum. Among jobs of the same profile the first are fastest.
 """
 
@@ -30,9 +30,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How fast a job is with these amounts for each GPU, as a multiple of its speed with the proportional
-    share.
-    """
+    """A job's speed with these amounts for each GPU, relative to its proportional share."""
 
     per_gpu: PerGpu
     speed: float
@@ -40,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A job's GPUs, and at which points its speed is known."""
+    """A job's GPUs, and the points at which its speed is known."""
 
     gpus: int
     points: tuple[Point, ...]
@@ -49,7 +47,9 @@ class Profile:
     def of_matrix(
         cls, gpus: int, cpus: Sequence[float], memory: Sequence[float], speeds: Sequence[Sequence[float]]
     ) -> Profile:
-        """Take a matrix of speeds, a row for each number of CPUs, a column for each amount of memory."""
+        """Return the profile of a matrix of speeds: a row for each number of CPUs, a column for each amount
+        of memory.
+        """
         return cls(
             gpus,
             tuple(
@@ -61,11 +61,11 @@ class Profile:
 
     @property
     def best(self) -> PerGpu:
-        """With how much the job is as fast as it can be: the fewest CPUs, then the least memory."""
+        """The amounts at which the job is fastest: the fewest CPUs, then the least memory."""
         return min(self.points, key=lambda point: (-point.speed, point.per_gpu)).per_gpu
 
     def speed(self, per_gpu: PerGpu) -> float:
-        """Return the speed of the fastest point for which these amounts suffice; 0 if they do for none."""
+        """Return the speed of the fastest point for which these amounts suffice; 0 if there is none."""
         return max((point.speed for point in self.points if _is_within(point.per_gpu, per_gpu)), default=0.0)
 
 
@@ -82,7 +82,7 @@ class Optimum:
 
 
 def optimal(servers: Servers, profiles: Sequence[Profile]) -> Optimum:
-    """Return the points of the largest sum of speeds at which no job is slower than with the proportional
+    """Return the points with the largest sum of speeds at which no job is slower than with its proportional
     share.
 
     The running jobs are those whose GPUs fit, in their order; CPUs and memory are those of all servers
@@ -120,10 +120,10 @@ def optimal(servers: Servers, profiles: Sequence[Profile]) -> Optimum:
 def divide(
     servers: Servers, profiles: Sequence[Profile], points: Sequence[Point | None]
 ) -> list[dict[int, float]]:
-    """Return which part of each job is on which server, none for a job that does not run.
+    """Return the part of each job on each server; empty for a job that does not run.
 
-    A corner of the linear program: at most three jobs a server are split. Jobs that fit all servers together
-    can always be divided so. Raises SolverError where they do not fit.
+    A corner of the linear program: at most three jobs a server are split. Jobs that fit into all servers
+    together can always be divided. Raises SolverError where they do not fit.
     """
     found: list[dict[int, float]] = [{} for _ in profiles]
     running = [
@@ -155,7 +155,7 @@ def divide(
 
 
 def _worth_having(profile: Profile, fair: PerGpu) -> list[Point]:
-    """Return the points no slower than the proportional share that nothing is as fast as and cheaper."""
+    """Return the points no slower than the proportional share that no other point dominates."""
     least = profile.speed(fair)
     if least <= 0:
         raise ValueError(

@@ -1,13 +1,13 @@
 """Serving the jobs of a view in an order, whole gangs only; a gang that does not fit is passed over.
 
 `start_in_order` disturbs no running job. In `serve_in_order` every job has a turn, running ones included: a
-gang keeps its place when its turn comes, and has lost it when gangs ahead needed it. Both name only what
-changes when no job has to stop, and cost next to nothing when no job waits.
+gang keeps its place when its turn comes, unless gangs ahead needed it. Both return only changes when no job
+has to stop, and cost next to nothing when no job waits.
 
-Counting first finds the gangs that must stop: those for which no GPUs would be left are the losers of the
-order. A gang that needs a place gets idle GPUs if it can, else those of losers, and only where these lie too
-scattered those of others behind it. For a gang that was displaced so another place is searched, idle or of
-losers; it displaces no other in the same round, since that would go on through the whole cluster.
+Counting first finds the gangs that must stop, the losers: those for which no GPUs would be left. A gang that
+needs a place gets idle GPUs if it can, else those of losers. Only where these are too fragmented does it
+displace other gangs behind it. A displaced gang gets another place, of idle GPUs or those of losers; it
+displaces no other in the same round, since that could cascade through the cluster.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from scheduler.core.fitting.settle import settle
 from scheduler.core.model.plan import Decision, Grant, Locality, Reason
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
-#: More losers than this are stopped first and considered again in their turn: to choose among them costs more
-#: than it is worth when nearly all must go.
+#: More losers than this stop first and are considered again in their turn: choosing among them costs more
+#: than it gains when nearly all must stop.
 MANY = 16
 
 #: Sort key of a job; the last entry is its id, so that no two are equal.
@@ -34,10 +34,10 @@ Rank = Callable[[Job], tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of an order: what changes, as in a Decision that keeps what runs."""
+    """The result of serving an order: the changes, as in a Decision that keeps what runs."""
 
     grants: tuple[Grant, ...] = ()
-    #: The jobs that wait now, in the order.
+    #: The jobs that wait now, in order.
     queue: tuple[JobId, ...] = ()
     #: Those of them that ran before.
     stops: tuple[JobId, ...] = ()
@@ -52,7 +52,9 @@ class Outcome:
         memory: Memory | None = None,
         wake_at: float | None = None,
     ) -> Decision:
-        """Return the policy's decision: what is not named stays; `reasons` are those of the waiting jobs."""
+        """Return the policy's decision: jobs that are not named stay; `reasons` are those of the waiting
+        jobs.
+        """
         return Decision(
             grants=self.grants,
             memory=memory or {},
@@ -73,10 +75,9 @@ class Outcome:
 def settled_outcome(
     view: View, grants: Sequence[Grant], settled: Collection[JobId], line: Iterable[JobId]
 ) -> Outcome:
-    """Return what came of seating all jobs again: those that run and have no place any more stop.
+    """Return the outcome of placing all jobs again: running jobs that no longer have a place stop.
 
-    `settled`: those with a place from now on; `line`: all jobs of the view in the order in which they are
-    served.
+    `settled`: the jobs that have a place; `line`: all jobs of the view in the order in which they are served.
     """
     granted = {job for grant in grants for job in grant.jobs}
     stops: dict[tuple[JobId, ...], JobId] = {}
@@ -138,7 +139,7 @@ def start_all(
 
 
 def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Locality] = anywhere) -> Outcome:
-    """Serve all jobs of the view by rank, the lowest first; those that run may have to stop for others."""
+    """Serve all jobs of the view by rank, the lowest first; running jobs may have to stop for others."""
     ranked = sorted([(rank(job), job) for job in waiting_jobs(view)])
     if not ranked:
         return Outcome()
@@ -153,7 +154,7 @@ def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Local
 def serve_ranked(
     order: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
 ) -> Outcome:
-    """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be.
+    """Serve all jobs of the view in the order given, taking GPUs from jobs behind where needed.
 
     Pinned jobs come before all others, since no other can have their GPUs.
     """
@@ -173,7 +174,7 @@ def serve_ranked(
 
 
 def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]], bool]:
-    """Return the running gangs for which no GPUs are left by mere numbers, and whether any job may start."""
+    """Return the running gangs for which counting leaves no GPUs, and whether any job may start."""
     capacity = view.capacity
     left: dict[str, float] = {model: capacity.offered(model) for model in capacity.models}
     most, may_start = max(left.values(), default=0), False
@@ -220,11 +221,11 @@ class Starts:
     def __init__(self, capacity: Capacity, locality_of: Callable[[Job], Locality]) -> None:
         self.capacity = capacity
         self._locality_of = locality_of
-        #: The most GPUs of each model that are available: cheaper to ask than a place.
+        #: An upper bound of the available GPUs of each model, which is cheaper than a search.
         self._left = {model: capacity.offered(model) for model in capacity.models}
         self._most = max(self._left.values(), default=0)
         self._misfits: set[object] = set()
-        #: Gangs that run and lose their GPUs before others do.
+        #: Running gangs that lose their GPUs before others do.
         self.losers: Collection[tuple[JobId, ...]] = ()
 
     @property
@@ -233,7 +234,7 @@ class Starts:
         return self._most <= 0 and not self.capacity.has_open_gpus
 
     def count(self, model: str, gpus: int) -> None:
-        """Note that this many GPUs are given."""
+        """Record that this many GPUs are given out."""
         left = self._left.get(model, 0)
         self._left[model] = left - gpus
         if left >= self._most:
@@ -251,7 +252,7 @@ class Starts:
             fit = self._find(demand_of(job, self.capacity.cluster, size, None, locality), may_displace)
             if fit is not None:
                 self.capacity.take(fit)
-                # Parts are not counted: how many GPUs they open shows when they are there.
+                # Parts are not counted: the number of GPUs that they open is known only after placement.
                 self.count(fit.holding.model, 0 if job.has_parts else size)
                 return Grant(jobs=(job.id,), gpus=size, locality=locality), fit.holding
         if may_displace:
@@ -259,7 +260,7 @@ class Starts:
         return None
 
     def _find(self, demand: Demand, may_displace: bool) -> Fit | None:
-        """Look for a place where only losers stop, then where others do."""
+        """Look for a place where only losers stop, then for one where others do."""
         capacity = self.capacity
         everyone = capacity.pending
         capacity.pending = {jobs: held for jobs, held in everyone.items() if jobs in self.losers}
@@ -272,7 +273,7 @@ class Starts:
 
 
 class _Turns:
-    """One pass over an order in which those that run have their turn as well."""
+    """One pass over an order in which running jobs have their turn as well."""
 
     def __init__(
         self,
@@ -290,7 +291,7 @@ class _Turns:
                 if len(jobs) == 1:
                     self._capacity.drop(self._capacity.pending[jobs])
         self.starts.losers = losers
-        #: Jobs that start or move, in the order.
+        #: Jobs that start or move, in order.
         self._grants: list[Grant] = []
         self._served: set[JobId] = set()
         self._queue: list[JobId] = []
@@ -312,7 +313,7 @@ class _Turns:
             self._queue.append(job.id)
 
     def pass_over(self, jobs: Iterable[Job]) -> None:
-        """Let jobs wait for which nothing is left."""
+        """Let jobs wait for which no GPUs are left."""
         self._queue += [job.id for job in jobs if job.id not in self._served]
 
     def outcome(self) -> Outcome:
@@ -351,7 +352,7 @@ class _Turns:
         return placement is not None
 
     def _rank_pending(self, order: Sequence[Job]) -> None:
-        """Let those that come last in the order give way first."""
+        """Make the jobs that come last in the order the first victims."""
         pending, running = self._capacity.pending, self._view.running
         ranked = {}
         for job in order:

@@ -1,21 +1,20 @@
 """How long a job will run by its own steps: measured overrules declared, which overrules limit and default.
 
 A job whose progress lines state `step` and `total_steps` shows how far it has come; the time of its steps
-shows how long the rest will take. Its whole run time is what it has had so far and what is left: the
-remaining steps, each as long as those that were timed. Work is GPU-seconds by model, counted by the job's
-speed there.
+shows how long the rest will take. Its whole run time is the time so far plus the remaining steps, each as
+long as the timed ones. Work is GPU-seconds by model, counted by the job's speed there.
 
-- The time between two lines of one attempt counts if the attempt had its GPUs for itself. So neither starting
-  and restoring nor other jobs on the same GPUs make the steps look slower, and a job that begins in the
-  middle, from a checkpoint made elsewhere, does not look quick.
-- An attempt that begins at an earlier step than the last one reached does the steps between again: the lost
-  steps are still to do. The time that they took was used, so the whole becomes longer.
-- A counter that goes back within an attempt counts something else than the whole job, such as the steps of an
-  epoch. No progress of such a job is believed from then on.
-- If the total changes, the newest holds. A job that has done all its steps and runs on has nothing left, and
-  has outlived its run time like any other (`run_time`).
-- What is measured counts alone or not at all, from when the timed steps took `LEAST_SECONDS` and are
-  `LEAST_PART` of the total: a shorter sample predicts little.
+- The time between two lines of one attempt counts if the attempt did not share its GPUs. So starting,
+  restoring and jobs on the same GPUs do not make steps look slower, and a job that begins in the middle, from
+  another checkpoint, does not look fast.
+- An attempt that begins at an earlier step than the last one reached repeats the steps between. Their first
+  time was used as well, so the whole run time becomes longer.
+- A counter that goes back within an attempt counts something other than the whole job, such as the steps of
+  an epoch. From then on the job's progress is ignored.
+- If the total changes, the newest counts. A job that runs on after all its steps has nothing left, and has
+  outlived its run time like any other (`run_time`).
+- The measurement replaces the declared time once the timed steps took `LEAST_SECONDS` and are `LEAST_PART` of
+  the total; a shorter sample predicts little and is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.building_blocks.run_time import LONGEST_SECONDS, relative_rates
 
-#: A line counts if it comes this long after the last one that did; the last line of an attempt counts too.
+#: A line counts if it comes this long after the last one that counted; the last line of an attempt also
+#: counts.
 EVERY_SECONDS = 60.0
 LEAST_SECONDS = 60.0
 LEAST_PART = 0.01
@@ -35,7 +35,7 @@ MOST_STEPS = 2.0**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A progress line: of which attempt, when, where it runs, and what it says."""
+    """A progress line: its attempt, time, GPUs and contents."""
 
     attempt: int
     #: Grows within an attempt.
@@ -45,9 +45,9 @@ class Line:
     step: float
     total_steps: float
     gpu_model: str
-    #: Parts count as such.
+    #: A part of a GPU counts as a fraction.
     gpus: float
-    #: It has had its GPUs for itself since the line before.
+    #: Whether the attempt has not shared its GPUs since the line before.
     is_alone: bool
     #: GPU-seconds that the job has had by now, by model.
     service: Mapping[str, float]
@@ -55,23 +55,25 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What is known after a line."""
+    """The state after a progress line."""
 
     attempt: int = 0
     sequence: int = 0
     at: float = 0.0
     step: float = 0.0
     total_steps: float = 0.0
-    #: GPU-seconds had by then, by model.
+    #: GPU-seconds received by then, by model.
     service: Mapping[str, float] = field(default_factory=dict)
     #: Steps that were timed, and the GPU-seconds by model that they took.
     timed_steps: float = 0.0
     timed: Mapping[str, float] = field(default_factory=dict)
-    #: Its counter went back: it counts something else.
+    #: Whether its counter went back, so that it counts something else.
     is_void: bool = False
 
     def after(self, line: Line) -> Pace:
-        """Return what is known after one more line; the same if it was counted, or says nothing of steps."""
+        """Return the state after one more line; unchanged if the line was counted already or states no
+        steps.
+        """
         counted = (line.attempt, line.sequence) <= (self.attempt, self.sequence)
         if counted or not (0 <= line.step <= MOST_STEPS and 0 < line.total_steps <= MOST_STEPS):
             return self
@@ -107,7 +109,7 @@ class Pace:
 def measured_seconds(pace: Pace, gpus: float, throughput: Mapping[str, float]) -> float | None:
     """Return how long the job's own gang runs in all, alone on the fastest model that its throughput names.
 
-    None: too little was seen, or it makes no sense.
+    None: too little was measured, or the result is not usable.
     """
     if not gpus or not pace.is_trusted(gpus):
         return None

@@ -1,4 +1,4 @@
-"""What placers have in common: which jobs stay, which are dropped, and how a preference for nodes becomes a
+"""Common to placers: which jobs stay, which are dropped, and how a preference for nodes becomes a
 placement.
 """
 
@@ -21,7 +21,7 @@ from scheduler.core.model.snapshot import JobId
 
 
 class Site(NamedTuple):
-    """Where a gang may be laid out: a set of nodes, and what is on offer there."""
+    """A set of nodes where a gang may be placed, and the resources on offer there."""
 
     fleet: Fleet
     layer: Layer
@@ -29,36 +29,38 @@ class Site(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One way to lay out a whole gang."""
+    """One placement of a whole gang."""
 
     model: str
     #: The node of each replica.
     nodes: Sequence[int]
-    #: Of how many nodes the first one was chosen.
+    #: The number of nodes among which the first one was chosen.
     choices: int
-    #: What the rule said of its replicas, summed.
+    #: The sum of the rule's costs of its replicas.
     cost: float
 
 
 class Rule(Protocol):
-    """A taste for nodes. It may keep state while grants are placed, and sees what is idle at that time."""
+    """A placer's preference among nodes. It may keep state while grants are placed, and sees what is idle
+    then.
+    """
 
     @property
     def models_alike(self) -> bool:
-        """Whether the models a job accepts are all the same to it; else the preferred one is tried first."""
+        """Whether it treats all models that a job accepts alike; else the preferred one is tried first."""
         ...
 
     def pick(
         self, site: Site, nodes: Sequence[int], need: Need, taken: Mapping[int, Need]
     ) -> tuple[float, int]:
-        """Return what the choice costs and the node for one replica, out of those that hold it, in order.
+        """Return the cost of the choice and the node for one replica, out of those that hold it, in order.
 
-        `taken` is what replicas of the same gang have of each node already.
+        `taken`: what replicas of the same gang already have of each node.
         """
         ...
 
     def best(self, options: Sequence[Option]) -> Option:
-        """Return the best way to lay out the gang; there is at least one."""
+        """Return the best placement of the gang; there is at least one option."""
         ...
 
 
@@ -71,13 +73,13 @@ def place_all(
     chooser: Chooser | None = None,
     part_chooser: PartChooser | None = None,
 ) -> PlacerDecision:
-    """Settle the grants in their order. A job stays where it is if it can. Else the rule chooses its place,
-    or the given chooser of whole places does in its stead; the part chooser places parts of GPUs.
+    """Settle the grants in their order. A job stays in place if it can. Else the rule chooses its nodes, or
+    the given chooser of whole placements does instead; the part chooser places parts of GPUs.
 
     The rule only chooses among places where no job is disturbed. When it finds none, and wherever other jobs
-    must make room, places are found as for every placer. A policy grants what fits when it is packed: should
-    the rule have scattered what a later grant needs whole, all of this round's new gangs are packed instead.
-    So no placer's preference makes a gang wait that was granted GPUs.
+    must make room, places are found as for every placer. A policy grants what fits when packed. If the rule
+    has fragmented what a later grant needs whole, all new gangs of the round are packed instead. So no
+    placer's preference makes a gang wait that was granted GPUs.
     """
     granted = {grant.jobs for grant in grants}
     for running, holding in list(capacity.pending.items()):
@@ -102,7 +104,9 @@ def _served(grants: Sequence[Grant], positions: Iterable[int]) -> set[JobId]:
 
 
 def chooser_by(rule: Rule) -> Chooser:
-    """Return the rule as a capacity asks it; what a gang needs of the topology comes before any taste."""
+    """Return the rule in the form that a capacity calls; a gang's topology comes before the rule's
+    preference.
+    """
 
     def choose(
         cluster: Cluster, offers: Mapping[str, Layer], demand: Demand
@@ -125,7 +129,7 @@ def chooser_by(rule: Rule) -> Chooser:
 def _options(
     rule: Rule, cluster: Cluster, model: str, layer: Layer, demand: Demand, rank: int
 ) -> Iterator[Option]:
-    """Yield one way to lay the gang out in each group of the topology of that rank that has room."""
+    """Yield one placement of the gang for each group of that topology rank with room."""
     if layer.gpus < demand.gpus:
         return
     fleet, above = cluster.fleets[model], rank - cluster.node_rank
@@ -150,7 +154,7 @@ def _options(
 
 
 def _laid_out(rule: Rule, site: Site, demand: Demand) -> Option | None:
-    """Lay out the gang, its largest replicas first; None when one finds no room."""
+    """Place the gang, its largest replicas first; None when one finds no room."""
     needs, nodes = demand.needs, [0] * len(demand.needs)
     taken: dict[int, Need] = {}
     holding: dict[Need, list[int]] = {}
@@ -183,7 +187,7 @@ def _laid_out(rule: Rule, site: Site, demand: Demand) -> Option | None:
 def _holding(site: Site, need: Need) -> list[int]:
     """Return the nodes of the site that hold such a replica, in their order.
 
-    Those where what it reads is read already come first: rules take the first of equals.
+    Nodes where the replica's data is already being read come first: rules take the first among equals.
     """
     layer, large_enough = site.layer, 0
     for count in range(need.gpus, len(layer.by_count)):

@@ -1,4 +1,6 @@
-"""The two seams of the core: a Policy says who gets how many GPUs, a Placer says exactly which."""
+"""The two plug-in interfaces of the core: a Policy decides how many GPUs each job gets, a Placer decides
+which.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +30,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """The jobs that constraints between tags concern, and where those are about which the view does not
-    decide.
+    """The jobs that constraints between tags concern, and the nodes of those that this view does not
+    schedule.
     """
 
-    #: Some job of theirs states constraints.
+    #: Tenants with a job that states constraints.
     tenants: frozenset[str]
-    #: With how many of their replicas are on each node.
+    #: Jobs of other views, with the number of their replicas on each node.
     elsewhere: Sequence[tuple[Job, Mapping[NodeId, int]]]
     #: The nodes of the hardware.
     nodes: Mapping[NodeId, Node]
 
     def concerns(self, job: Job) -> bool:
-        """Whether it matters to constraints where a job is."""
+        """Whether the place of a job matters to constraints."""
         return bool(job.tags or job.constraints) and job.tenant in self.tenants
 
 
 class Dice:
-    """A generator of random numbers that is made when it is first asked for: few policies ask."""
+    """A generator of random numbers that is made on first use, since few policies need it."""
 
     __slots__ = ("_generator", "_seed")
 
@@ -72,28 +74,28 @@ class View:
     jobs: Mapping[JobId, Job]
     #: What the jobs of this view hold or are nominated for; stopping allocations are left out.
     running: Mapping[JobId, Running]
-    #: The jobs that neither hold anything nor are nominated for anything; and the elastic jobs. Both are kept
-    #: from round to round, so that a round need not look at every job that runs to find them.
+    #: The jobs that neither hold anything nor are nominated, and the elastic jobs. Both are kept from round
+    #: to round, so that a round need not scan all running jobs to find them.
     waiting: Mapping[JobId, Job]
     elastic: Mapping[JobId, Job]
     members: tuple[Member, ...]
-    #: What this view may hand out: everything it may use, the GPUs its own jobs hold included.
+    #: Everything that this view may hand out, including the GPUs that its own jobs hold.
     capacity: Capacity
     default_time_limit_seconds: float = 86_400.0
-    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    #: The price of a GPU-hour by model; 1 for a model that is not named.
     prices: Mapping[str, float] = field(default_factory=dict)
-    #: How fast jobs are that share GPUs, where known.
+    #: Measured speeds of jobs that share GPUs.
     pair_speeds: Sequence[PairSpeeds] = ()
     group_speeds: Sequence[GroupSpeeds] = ()
-    #: How fast they are expected to be by their profiles: read by `co_location`, for those that share freely.
+    #: The model that predicts such speeds from profiles: read by `co_location`, for jobs that share freely.
     interference: Sequence[Branch] = ()
-    #: What the jobs of the last days asked for, those of all views; empty where it was not counted.
+    #: The requests of the last days' jobs of all views; empty where they were not counted.
     workload: Sequence[TaskKind] = ()
     #: By virtual cluster: whether its jobs share GPUs (`gpu_parts.SHARE_NEVER` and so on).
     sharing: Mapping[str, str] = field(default_factory=dict)
     #: None: no constraints between tags are stated.
     tagged: Tagged | None = None
-    #: How to run a computation that may take long; it must not depend on where it runs.
+    #: Runs a computation that may take long; the result must not depend on where it runs.
     compute: Compute = run_inline
     #: Seeded from the round number and the view's name: the only randomness a policy may use.
     dice: Dice = field(default_factory=Dice)
@@ -106,27 +108,27 @@ class View:
         return self.dice.generator
 
     def limit_of(self, job: Job) -> float:
-        """Return the time limit of a job, or what stands in for it."""
+        """Return the time limit of a job, or the view's default."""
         limit = job.time_limit_seconds
         return self.default_time_limit_seconds if limit is None else limit
 
     @property
     def line(self) -> WaitingLine:
-        """Those who wait, by priority and submission."""
+        """The waiting jobs, by priority and submission."""
         if self.orders.line is None:
             self.orders.line = WaitingLine(self.capacity.cluster, self.waiting.values())
         return self.orders.line
 
     @property
     def ends(self) -> Ends:
-        """Those who run, by when they end at the latest."""
+        """The running jobs, by their latest ends."""
         if self.orders.ends is None:
             holdings = self.capacity.pending.values()
             self.orders.ends = Ends(self.default_time_limit_seconds, holdings, self.jobs)
         return self.orders.ends
 
     def without(self, jobs: Container[JobId]) -> View:
-        """Return the view in which some of its jobs are not up for decision."""
+        """Return the view without some of its jobs."""
         kept = [
             {number: job for number, job in known.items() if number not in jobs}
             for known in (self.jobs, self.waiting, self.elastic)
@@ -148,9 +150,9 @@ class PlacerDecision:
 
     #: By position in the grants; a grant that cannot be placed, or should wait, is left out.
     placements: Mapping[int, Placement]
-    #: Words for jobs that the placer makes wait though there is room, by job.
+    #: By job, why the placer makes a job wait though there is room.
     reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
-    #: The next instant at which it would place otherwise though nothing happened; None: it never would.
+    #: The next instant at which it would place differently without an event; None: never.
     wake_at: float | None = None
 
     def added_to(self, decision: Decision) -> Decision:
@@ -170,6 +172,6 @@ class Placer(Protocol):
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; the first ones have the first choice.
 
-        `capacity` is used up as grants are placed; it knows which GPUs each job already holds.
+        `capacity` shrinks as grants are placed; it knows which GPUs each job already holds.
         """
         ...

@@ -1,23 +1,23 @@
-"""How long a job runs on each GPU model: its run time is stated once, its speeds by model.
+"""Run times of jobs by GPU model: the run time is stated once, speeds by model.
 
-The run time is what was measured by the job's own steps (`pace`), else the declared estimate, else its time
-limit, else the default limit of its view. It holds on one model, the reference; on another it is longer or
-shorter as the job's throughput says. These are the assumptions where something is not known:
+The run time is the one measured from the job's own steps (`pace`), else the declared estimate, else its time
+limit, else the default limit of its view. It holds on one model, the reference; on another it is scaled by
+the job's throughput. The assumptions about unknown facts are:
 
 - The reference is the given model, where the job states its speed there, else the fastest for which it does.
-  A measured run time holds on the fastest, whichever is given.
-- A job that states no speed is as fast on every model. One that states some is on every other model as slow
-  as on the slowest of these: nothing unknown is preferred to what is known, and nothing is ruled out.
+  A measured run time always holds on the fastest.
+- A job that states no speed is equally fast on every model. A job that states some is on every other model as
+  slow as on the slowest of these: an unknown model is neither preferred nor ruled out.
 - A throughput of 0 says that the job does not run there (as in Gavel's table). A negative or non-finite
   throughput says nothing.
 - Work done counts by the speed of the model it was done on.
-- An elastic job on more or fewer GPUs than its own gang is faster or slower as its goodput says (near
-  together). It is so in proportion to the GPUs where nothing was measured on that model, where its world is
+- The speed of an elastic job on other numbers of GPUs than its own gang follows from its goodput
+  (consolidated). It is in proportion to the GPUs where nothing was measured on that model, where its world is
   fixed, and where its own steps give its run time, which is in GPU-seconds of the sizes that it had. The work
   of the present attempt counts likewise. The sizes of earlier attempts are not kept, so their work counts by
   GPU-seconds.
-- A job that outlives its run time is expected to end within a minute, then within 2, 4, 8, ... of them: an
-  instant that stands until it is reached, so that nothing changes in between.
+- A job that outlives its run time is expected to end within a minute, then within 2, 4, 8, ... minutes. Each
+  such instant holds until it is reached, so that nothing changes in between.
 - No attempt lasts longer than the job's time limit.
 """
 
@@ -35,7 +35,7 @@ from scheduler.core.model.snapshot import FIXED_WORLD, Job, Running
 
 #: Nothing is expected to take longer: about three hundred years.
 LONGEST_SECONDS = 1e10
-#: Within what time a job ends at first that outlives its run time.
+#: The first time within which a job that outlives its run time is expected to end.
 GRACE_SECONDS = 60.0
 
 
@@ -47,7 +47,7 @@ def relative_speeds(job: Job, models: Sequence[str], reference: str = "") -> dic
 def relative_rates(
     throughput: Mapping[str, float], models: Sequence[str], reference: str = ""
 ) -> dict[str, float]:
-    """Return the same for a throughput."""
+    """Return the same as `relative_speeds` for a throughput."""
     stated = {model: rate for model, rate in throughput.items() if math.isfinite(rate) and rate >= 0}
     running = [rate for rate in stated.values() if rate > 0]
     if not running:
@@ -57,7 +57,7 @@ def relative_rates(
 
 
 def runs_nowhere(job: Job) -> Reason:
-    """Return why a job waits that has no speed above 0 on any model it may have."""
+    """Return why a job waits that runs on none of the models that it may have."""
     return Reason(
         code="no_model_runs_it",
         tier=Tier.CAPACITY,
@@ -83,7 +83,7 @@ def start_seconds(
 
 
 def size_speed(job: Job, gpu_model: str, gpus: int) -> float:
-    """Return how many times as fast as its own gang a job is on `gpus` GPUs of a model."""
+    """Return the speed of a job on `gpus` GPUs of a model relative to its own gang."""
     follows = job.goodput is not None and job.elastic is not None and job.elastic_mode != FIXED_WORLD
     if follows and not job.measured and gpus != job.gpus:
         known = relative_goodput(job, gpu_model, gpus)
@@ -95,7 +95,7 @@ def size_speed(job: Job, gpu_model: str, gpus: int) -> float:
 def left_seconds(
     job: Job, running: Running, now: float, default_limit_seconds: float, reference: str = ""
 ) -> float:
-    """Return for how long a job that runs is expected to run on where it is; never below 0."""
+    """Return the seconds that a running job is expected to need where it is; never below 0."""
     model, gpus = running.gpu_model, sum(map(len, running.replicas))
     begun = running.since_of(job.id) if running.phase == "held" else now
     service = _service(job, running, now)
@@ -130,8 +130,8 @@ def work_left_seconds_on(
 def remaining_seconds(job: Job, running: Running | None, now: float, default_limit_seconds: float) -> float:
     """Return how long a job is expected to run on, for policies that treat all GPU models alike.
 
-    A second anywhere counts as one, as it does in what people declare; only what was measured by the job's
-    steps knows models apart. Never below 0: a job that outlives its run time counts as about to end.
+    A second on any model counts as one, as in declared times; only times measured from steps distinguish
+    models. Never below 0: a job that outlives its run time counts as about to end.
     """
     if job.measured:
         service = _service(job, running, now)
@@ -144,9 +144,9 @@ def remaining_seconds(job: Job, running: Running | None, now: float, default_lim
 def seconds_to_run(job: Job, running: Running | None, view: View) -> float:
     """Return how long a job is expected to run on, where it runs or else where it would be fastest.
 
-    For those who rank jobs before they know who gets which GPU model: one that waits is taken to get the
-    model of the view on which it is fastest, of those that it accepts. A job that states no throughput is as
-    fast on all. Never below 0: a job that outlives its run time counts as about to end.
+    For policies that rank jobs before GPU models are assigned: a waiting job is assumed to get the view's
+    model on which it is fastest, of those that it accepts. A job that states no throughput is as fast on all.
+    Never below 0: a job that outlives its run time counts as about to end.
     """
     default = view.default_time_limit_seconds
     if not job.throughput:
@@ -162,8 +162,9 @@ def seconds_to_run(job: Job, running: Running | None, view: View) -> float:
 
 
 def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
-    """Return the GPU-seconds it had of each model; for the attempt that runs those that its own gang would
-    have needed for the same."""
+    """Return the GPU-seconds that the job received by model; those of the running attempt as its own gang
+    would have needed for the same work.
+    """
     service = {**job.attained_service}
     if running is not None and running.phase == "held":
         speed = size_speed(job, running.gpu_model, sum(map(len, running.replicas)))
@@ -182,7 +183,7 @@ def _work_left(
     """Return the seconds of work left, as seconds of the whole gang on the reference model."""
     whole = whole_seconds(job, default_limit_seconds)
     if job.measured and reference:
-        # As fast as its fastest model is there.
+        # A measured time holds on the job's fastest model.
         whole *= max(relative_speeds(job, [*job.throughput], reference).values(), default=1.0) or 1.0
     left = whole - _done_seconds(job, service, speeds)
     if left > INSTANT_SECONDS:
@@ -193,7 +194,7 @@ def _work_left(
 
 
 def whole_seconds(job: Job, default_limit_seconds: float) -> float:
-    """Return the run time in all, on the model that it holds on."""
+    """Return the whole run time, on the model that it holds on."""
     if job.estimate_seconds is not None:
         return job.estimate_seconds
     return default_limit_seconds if job.time_limit_seconds is None else job.time_limit_seconds
@@ -205,5 +206,5 @@ def _done_seconds(job: Job, service: Mapping[str, float], speeds: Mapping[str, f
 
 
 def _size(job: Job) -> float:
-    """Return what a second of the gang is in GPU-seconds; one without GPUs counts its seconds."""
+    """Return the GPU-seconds in a second of the gang; a job without GPUs counts seconds."""
     return amount_of(job) or 1.0

@@ -1,10 +1,9 @@
-"""Placing by scores: the node with the most points gets a replica, of equals the earliest.
+"""Placing by scores: the node with the most points gets a replica, the earliest among equals.
 
-That is how Kubernetes places, and with it the published baselines of papers on parts of GPUs. A scorer knows
-one node and one replica; this module asks it about all nodes, for whole GPUs and for parts of them, and
-remembers what it said of a node as long as the node is as it was. A gang's replicas are placed one after
-another, the largest first, each on what those before it left; what a gang needs of the topology comes before
-any points.
+Kubernetes places like this, and so do the published baselines of papers on parts of GPUs. A scorer knows one
+node and one replica; this module asks it about all nodes, for whole GPUs and for parts of them, and caches
+its score of a node as long as the node is unchanged. A gang's replicas are placed one after another, the
+largest first, each on what the earlier ones left. A gang's topology comes before points.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
 from scheduler.core.model.snapshot import NodeId
 
-#: Which of equals is the earliest: by GPU model and topology, or as nodes were listed, model or not.
+#: The order among equals: by GPU model and topology, or as nodes were listed, whatever their model.
 TOPOLOGY, LISTED = "topology", "listed"
 
 
@@ -62,7 +61,7 @@ class WholeGpus:
 
     def __init__(self, scorer: Scorer, kinds: Kinds | None, *, listed: bool = False) -> None:
         self._scorer, self._kinds, self._listed = scorer, kinds, listed
-        #: By model: the number of each node as it was listed.
+        #: By model: the number of each node in the order listed.
         self._numbers: dict[str, list[NodeId]] = {}
         self._scores: dict[tuple[str, Need], dict[object, float]] = {}
         self._tried: dict[tuple[str, int], str] = {}
@@ -111,31 +110,33 @@ class WholeGpus:
         chosen = min(options, key=lambda option: (option.cost, self._place(option)))
         if self._kinds is not None:
             for node in set(chosen.nodes):
-                # A job that has no GPUs there is of no kind.
+                # A job without GPUs there has no kind.
                 if (chosen.model, node) in self._tried:
                     self._kinds.add(chosen.model, node, self._tried[chosen.model, node])
             self._tried.clear()
         return chosen
 
     def _place(self, option: Option) -> int:
-        """Return which of equal options comes first."""
+        """Return the position of an option among equal ones."""
         return self._numbers[option.model][option.nodes[0]] if self._listed else 0
 
 
-#: What replicas of a gang have of a node already: each with the set of its GPUs.
+#: The replicas of a gang placed on a node already, each with the set of its GPUs.
 _Mine = Sequence[tuple[Need, int]]
 #: The GPUs of a node on offer, its CPUs, and what is left of its open GPUs.
 _Idle = tuple[int, float, Mapping[int, int] | None]
 
 
 class _Situation(NamedTuple):
-    """All of a node that decides what it is worth to a replica which its CPUs, memory and storage suffice."""
+    """The state of a node that decides its score for a replica for which its CPUs, memory and storage
+    suffice.
+    """
 
     free: Free
-    #: Which GPUs it has, and which of them no job has.
+    #: Its usable GPUs, and those that no job has.
     usable: int
     mask: int
-    #: The memory of its GPUs, and which jobs share them, where memory or labels may keep another job away.
+    #: The memory of its GPUs, and the jobs that share them, where memory or labels may exclude another job.
     memory: tuple[int, ...]
     cards: tuple[tuple[int, Card], ...]
 
@@ -145,30 +146,30 @@ _Places = tuple[list[int], list[int]]
 
 
 class _Remembered:
-    """What a scorer said of the nodes of a fleet for one kind of replica, and what they were like then."""
+    """A scorer's answers for a fleet's nodes and one kind of replica, and the states of the nodes then."""
 
     __slots__ = ("answers", "found", "layer", "points", "seen", "states")
 
     def __init__(self, nodes: int) -> None:
-        #: What was asked about the last time, and how much of what changed there had happened by then.
+        #: The layer of the last question, and how many of its changes had happened by then.
         self.layer: Layer | None = None
         self.seen = 0
-        #: Column by column, so that nodes are compared many at a time.
+        #: Stored by column, so that many nodes are compared at a time.
         self.states: list[list[object]] = []
         #: (points, GPU) by node; None where it does not fit. And the points alone, -1 where it does not fit.
         self.found: list[tuple[float, int] | None] = [None] * nodes
         self.points = [-1.0] * nodes
-        #: The same by situation and the jobs there: thousands of nodes are alike.
+        #: The answers by situation and kinds of jobs there: thousands of nodes are alike.
         self.answers: dict[tuple[_Situation, object], tuple[float, int] | None] = {}
 
     def changed(self, layer: Layer, kinds: Sequence[object]) -> Sequence[int]:
-        """Return the nodes that are not as they were when this was asked the last time."""
+        """Return the nodes that have changed since the last call."""
         if self.layer is layer and not kinds:
             recent, self.seen = layer.changes[self.seen :], len(layer.changes)
             return recent if len(recent) < 2 else sorted(set(recent))
         is_first = self.layer is None
         self.layer, self.seen = layer, len(layer.changes)
-        # It is another layer. What is open on a node is replaced when it changes.
+        # It is another layer. A node's open GPUs are replaced when they change, so identity suffices.
         cards = list(map(layer.cards.get, range(len(layer.masks))))
         room: list[object] = [*zip(layer.cpus, layer.memory, strict=True)]
         for node, readings in layer.readings.items():
@@ -189,7 +190,7 @@ _AT_A_TIME = 64
 
 
 def _differences(before: Sequence[object], after: Sequence[object]) -> Iterator[int]:
-    """Yield where two columns differ."""
+    """Yield the positions at which two columns differ."""
     for first in range(0, len(after), _AT_A_TIME):
         last = first + _AT_A_TIME
         if before[first:last] != after[first:last]:
@@ -199,13 +200,13 @@ def _differences(before: Sequence[object], after: Sequence[object]) -> Iterator[
 
 
 class PartsByScore:
-    """The scorer as a capacity asks it for gangs that have parts of GPUs."""
+    """The scorer in the form that a capacity calls for gangs with parts of GPUs."""
 
     def __init__(self, scorer: Scorer, kinds: Kinds | None = None, *, listed: bool = False) -> None:
         self._scorer, self._kinds, self._listed = scorer, kinds, listed
         self._memory: dict[object, _Remembered] = {}
         self._scored: dict[tuple[NodeState, Need, tuple[int, ...]], tuple[float, int]] = {}
-        #: By model and node: its situation, and by what that is known to be so still.
+        #: By model and node: its situation, and the state by which it is known to be current.
         self._situations: dict[tuple[str, int], tuple[_Idle, _Situation]] = {}
 
     def __call__(self, capacity: Searching, demand: Demand, reach: int) -> Fit | None:
@@ -240,14 +241,14 @@ class PartsByScore:
         return None
 
     def _single(self, offered: OpenGpus, need: Need) -> tuple[tuple[float, _Places] | None]:
-        """Return the same as `_laid_out` for one replica that may be anywhere, as nearly all are."""
+        """Return the same as `_laid_out` for a single replica that may be anywhere, the usual case."""
         found = self._best(offered, need, offered.fleet.everything, -1, offered.budget, {})
         return (None if found is None else (0.0 + found[0], ([found[1]], [found[2]])),)
 
     def _laid_out(
         self, offered: OpenGpus, demand: Demand, scope: int, group: int
     ) -> tuple[float, _Places] | None:
-        """Return the points and the place of a gang within a group; None where it does not fit."""
+        """Return the points and the placement of a gang within a group; None where it does not fit."""
         needs, budget, total = demand.needs, offered.budget, 0.0
         nodes, gpus = [0] * len(needs), [0] * len(needs)
         taken: dict[int, list[tuple[Need, int]]] = {}
@@ -273,7 +274,7 @@ class PartsByScore:
         budget: int | None,
         taken: Mapping[int, _Mine],
     ) -> tuple[float, int, int] | None:
-        """Return (points, node, GPUs) for one replica: the most points, the earliest of equals."""
+        """Return (points, node, GPUs) for one replica: the most points, the earliest among equals."""
         fleet, layer, kinds = offered.fleet, offered.layer, self._kinds
         known, masks = self._known(offered, need, group, budget), layer.masks
         there = [] if kinds is None else [kinds.of(fleet, layer, node) for node in range(len(masks))]
@@ -322,10 +323,10 @@ class PartsByScore:
         return best, chosen
 
     def _known(self, offered: OpenGpus, need: Need, group: int, budget: int | None) -> _Remembered:
-        """Return what was said before of such a replica under such circumstances."""
+        """Return the cached answers for such a replica and budget."""
         fleet = offered.fleet
         if budget is not None and budget < need.gpus:
-            # What the view may open depends on more than the node.
+            # What the view may open depends on more than the node, so nothing is cached.
             return _Remembered(len(fleet.nodes))
         key = fleet.model, need, group, offered.is_carried
         if key not in self._memory:
@@ -372,12 +373,12 @@ class PartsByScore:
         )
 
     def _situation(self, fleet: Fleet, layer: Layer, node: int) -> _Situation:
-        """Return what a node is like, found out once for all kinds of replicas while it stays so."""
+        """Return a node's situation, computed once for all kinds of replicas until it changes."""
         place = fleet.model, node
         cpus, mask = layer.cpus[node], layer.masks[node]
         now = mask, cpus, layer.rooms.get(node)
         before, situation = self._situations.get(place, (None, None))
-        # What is left of open GPUs is replaced when it changes.
+        # The record of open GPUs is replaced when it changes.
         if situation is None or before is None or before[:2] != now[:2] or before[2] is not now[2]:
             cards = layer.cards.get(node, {})
             memory = fleet.gpu_memory[node]
@@ -388,7 +389,7 @@ class PartsByScore:
         return situation
 
     def _score(self, node: NodeState, need: Need, able: tuple[int, ...]) -> tuple[float, int]:
-        """Ask the scorer, once about all nodes that are alike."""
+        """Ask the scorer, once for all nodes that are alike."""
         key = node, need, able
         found = self._scored.get(key)
         if found is None:
@@ -401,7 +402,7 @@ def _has_labels(cards: Iterable[Card]) -> bool:
 
 
 def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:
-    """Whether a node has whole GPUs for a replica, and the view may still hand out this many."""
+    """Whether a node has whole GPUs for a replica, and the view may still hand out that many."""
     return (layer.masks[node] & among).bit_count() >= need.gpus and (budget is None or budget >= need.gpus)
 
 

@@ -12,7 +12,9 @@ INSTANT_SECONDS = 1e-6
 
 
 def attained_service(job: Job, running: Running | None, now: float) -> float:
-    """Return the GPU-seconds a job has received of any model, up to now; a part of a GPU counts as such."""
+    """Return the GPU-seconds that a job has received on any model, up to now; a part of a GPU counts as a
+    fraction.
+    """
     received = job.attained_service
     service = sum(received.values()) if received else 0
     if running is not None and running.phase == "held":
@@ -23,7 +25,7 @@ def attained_service(job: Job, running: Running | None, now: float) -> float:
 
 
 def put_back(job: Job, running: Running, now: float) -> Job:
-    """Return a job as it is once it has left its GPUs: it waits again, with the service that it had."""
+    """Return the job as it is after leaving its GPUs: it waits again, with its service so far."""
     received = attained_service(job, running, now) - sum(job.attained_service.values())
     service = dict(job.attained_service)
     service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
@@ -31,7 +33,9 @@ def put_back(job: Job, running: Running, now: float) -> Job:
 
 
 def executed_seconds(job: Job, running: Running | None, now: float) -> float:
-    """Return how long a job has run at its own size, up to now; one without GPUs in its present attempt."""
+    """Return how long a job has run at its own size, up to now; for a job without GPUs, in its present
+    attempt.
+    """
     amount = amount_of(job)
     if amount:
         return attained_service(job, running, now) / amount

@@ -1,7 +1,7 @@
-"""Progressive filling: the next gang goes to the tenant that stands lowest, again and again.
+"""Progressive filling: repeatedly, the next gang comes from the tenant with the lowest standing.
 
-This is how max-min fairness is reached with whole gangs (A. Ghodsi et al., "Dominant Resource Fairness",
-NSDI 2011, algorithm 1). What a tenant's standing is made of is the policy's affair.
+This is how max-min fairness is reached with whole gangs (A. Ghodsi et al., "Dominant Resource Fairness", NSDI
+2011, algorithm 1). The policy defines a tenant's standing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scheduler.core.model.snapshot import Job, JobId
 
 
 def weights_of(view: View) -> dict[str, float]:
-    """Return the weight of each tenant with a job in the view; one that is not a member of it weighs 1."""
+    """Return the weight of each tenant with a job in the view; 1 for a tenant that is not a member."""
     stated = {member.tenant: member.weight for member in view.members}
     return {tenant: stated.get(tenant, 1.0) for tenant in sorted({job.tenant for job in view.jobs.values()})}
 
 
 def held_by_tenant(view: View) -> list[tuple[str, Holding, float]]:
-    """Return the holdings of the view with their tenants, and each one's part of what jobs share."""
+    """Return the view's holdings by tenant, each with the tenant's part of it where jobs share it."""
     return [
         (view.jobs[job].tenant, holding, 1 / len(jobs))
         for jobs, holding in view.capacity.pending.items()
@@ -34,10 +34,10 @@ def held_by_tenant(view: View) -> list[tuple[str, Holding, float]]:
 def start_by_standing(
     view: View, standing: Callable[[str], float], charge: Callable[[str, Holding], None]
 ) -> Outcome:
-    """Start gangs beside everything that runs, each for the tenant that stands lowest then.
+    """Start gangs beside everything that runs, each time one of the tenant with the lowest standing.
 
     `charge` receives what the tenant takes, which raises its standing. Within a tenant: higher priority, then
-    earlier submission. A gang that does not fit is passed by the tenant's next one.
+    earlier submission. A gang that does not fit is passed by the tenant's next gang.
     """
     queues = queues_of(waiting_jobs(view))
     capacity = view.capacity.fork()
@@ -65,7 +65,7 @@ def start_by_standing(
 def reasons_by_tenant(
     outcome: Outcome, view: View, reason_of: Callable[[str], Reason]
 ) -> dict[JobId, tuple[Reason, ...]]:
-    """Return for each waiting job the reason that its tenant has."""
+    """Return for each waiting job the reason of its tenant."""
     known: dict[str, tuple[Reason, ...]] = {}
     reasons = {}
     for job in outcome.queue:

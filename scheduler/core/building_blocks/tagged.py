@@ -1,11 +1,12 @@
-"""Jobs that constraints between tags concern: on which nodes they go, and why they wait (Medea).
+"""Jobs that constraints between tags concern: their nodes, and why they wait (Medea).
 
-Whatever a view's placer, no job is placed where a must would be broken, its own or that of another job there.
-New jobs with tags are laid out one after the other, or all together where the placer asks for it. The placer
-then places them on these nodes, as it places every grant that names nodes. Running jobs stay where they are.
+Under every placer, no job is placed where it would break a hard constraint, its own or that of another job
+there. New jobs with tags get nodes one after the other, or all together where the placer asks for it. The
+placer then places them on these nodes, as it does every grant that names nodes. Running jobs stay in place.
 
-Constraints hold when a job is placed. Other jobs that leave later break none; a job that leaves in this very
-round may still be counted. Where no job need be disturbed none is, though more wishes could be met so.
+Constraints hold when a job is placed. Other jobs that leave later break none; a job that leaves in the same
+round may still be counted. No job is disturbed where that can be avoided, even if more soft constraints could
+be met.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def place_tagged(
     *,
     together: bool,
 ) -> PlacerDecision:
-    """Return a placer's answer to grants of which those that constraints concern name their nodes.
+    """Return a placer's answer to the grants, in which grants that constraints concern name their nodes.
 
-    The first of these, and all that run, come right after the grants before them; the others follow.
+    All of these grants, running jobs first, take the turn of the first of them; the other grants follow.
     """
     concerned = [position for position, grant in enumerate(grants) if _concerns(view, grant)]
     stay = {
@@ -67,7 +68,7 @@ def place_tagged(
 
 
 def _where_it_is(grant: Grant, capacity: Capacity) -> Grant:
-    """Return the grant of a job that runs without what could move it."""
+    """Return the grant of a running job without anything that could move it."""
     return replace(grant, gpu_model=capacity.pending[grant.jobs].model, nodes=(), locality=Locality.ANY)
 
 
@@ -76,7 +77,7 @@ def _concerns(view: View, grant: Grant) -> bool:
 
 
 def service_of(job: Job, room: tuple[int, ...] | None = None) -> Service:
-    """Return a job as the solver sees it: tags are those of its tenant."""
+    """Return a job as the solver sees it; tags are scoped to its tenant."""
     return Service(
         tags=frozenset([f"{job.tenant}/{tag}" for tag in job.tags]),
         containers=sum([task.replicas for task in job.tasks]),
@@ -87,18 +88,18 @@ def service_of(job: Job, room: tuple[int, ...] | None = None) -> Service:
 
 
 class _Ground:
-    """The nodes of a view's cluster, and those elsewhere on which a job concerned is."""
+    """The nodes of a view's cluster, and other nodes with jobs that constraints concern."""
 
     def __init__(self, view: View, tagged: Tagged) -> None:
         cluster = view.capacity.cluster
         homes: list[tuple[NodeId, tuple[str, ...]]] = []
-        #: By GPU model: the place of its first node.
+        #: By GPU model: the index of its first node.
         self.first: dict[str, int] = {}
         depth = cluster.levels.index(RACK) + 1 if RACK in cluster.levels else 0
         by_home: dict[NodeId, int] = {}
 
         def add(node: Node) -> None:
-            # A virtual node that stands for none yet is near to those of its own cell only.
+            # A virtual node that is not bound yet is near only to nodes of its own cell.
             home = cluster.home_of(node)
             by_home.setdefault((home or node).id, len(homes))
             homes.append(((home or node).id, ("", *node.path[:depth]) if home is None else home.path[:depth]))
@@ -107,7 +108,7 @@ class _Ground:
             self.first[model] = len(homes)
             for node in cluster.fleets[model].nodes:
                 add(node)
-        #: By the ids of nodes that are hardware: their places.
+        #: By the id of a physical node: its index.
         self.place_of = by_home
         for number in sorted({node for _, nodes in tagged.elsewhere for node in nodes} - by_home.keys()):
             by_home[number] = len(homes)
@@ -124,15 +125,15 @@ class _Ground:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    """What a gang is offered of one GPU model at one reach."""
+    """The room for a gang on one GPU model at one reach."""
 
     free: Mapping[int, int]
-    #: How many of its replicas each node would hold.
+    #: By node, how many of its replicas fit.
     room: Mapping[int, int]
 
 
 class _LayingOut:
-    """Finds nodes for the new jobs of a view, on a copy of what it may hand out."""
+    """Finds nodes for the new jobs of a view, on a copy of its capacity."""
 
     def __init__(
         self,
@@ -219,7 +220,7 @@ class _LayingOut:
                 self._take(list(rooms), found, layout)
                 self._site = site
                 return
-            # Beside the others there are too few CPUs, or too little memory, say.
+            # Beside the others there may be too few CPUs or too little memory.
             lost = {position for number, position in enumerate(rooms) if number in layout} - found.keys()
             rooms = {position: room for position, room in rooms.items() if position not in lost}
 
@@ -234,7 +235,7 @@ class _LayingOut:
             gpus = mask.bit_count()
             if gpus:
                 free[first + node] = gpus
-                # A job without GPUs is only bounded by what else there is of the node.
+                # A job without GPUs is bounded only by the node's other resources.
                 fits = gpus // need.gpus if need.gpus else len(demand.needs)
                 if need.cpus:
                     fits = int(min(fits, layer.cpus[node] // need.cpus))
@@ -280,7 +281,7 @@ class _LayingOut:
     # Why one waits
 
     def reason(self, position: int) -> Reason | None:
-        """Return which must keeps a job from room that there would be; None where it is not for one."""
+        """Return the hard constraint that keeps a job from existing room; None where no constraint does."""
         job, demand = self._job(position), self._demand(position)
         offers = [
             offer
@@ -323,7 +324,7 @@ class _LayingOut:
         return seen
 
     def _able(self, service: Service, constraint: TagConstraint, room: Mapping[int, int]) -> int:
-        """Return how many containers could be placed under this constraint of its own alone."""
+        """Return how many containers could be placed under only this constraint of its own."""
         group_of = self._ground.groups[constraint.scope]
         seen, own = self._seen(constraint.tag, group_of), constraint.tag in service.tags
         able = 0

@@ -1,1 +1,1 @@
-"""What there is and what fits: the cluster as sets, what gangs ask for and hold, and places for them."""
+"""The cluster as sets, what gangs ask for and hold, and the search for their placements."""

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import JobId
 
-#: A view's own holdings by their jobs.
+#: A view's own holdings, by their jobs.
 Holdings = dict[tuple[JobId, ...], Holding]
 
 
 @dataclass(slots=True, eq=False)
 class HeldGpus:
-    """The GPUs of holdings, kept as these come and go. A GPU of which several have parts counts once."""
+    """The GPUs of holdings, updated as holdings come and go. A GPU of which several have parts counts
+    once.
+    """
 
     by_model: dict[str, int] = field(default_factory=dict)
-    #: GPUs that holdings have parts of, with how many do.
+    #: GPUs of which holdings have parts, with the number of such holdings.
     opened: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     @classmethod
@@ -60,11 +62,11 @@ class HeldGpus:
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The limits of a view beside what was counted against them. Changes; `fork` gives a copy."""
+    """A view's limits and the holdings counted against them. Mutable; `fork` returns a copy."""
 
-    #: GPUs of each model that may be handed out in all; None: all that there are.
+    #: The most GPUs of each model that may be handed out in all; None: no limit.
     limits: Mapping[str, int] | None = None
-    #: What the view's own holdings had when none was settled yet, and how many they were. Never changed.
+    #: The GPUs and the number of the view's own holdings before any was settled. Never changed.
     own: HeldGpus = field(default_factory=HeldGpus)
     own_count: int = 0
     _held: HeldGpus = field(default_factory=HeldGpus)
@@ -87,7 +89,7 @@ class Account:
 
     @property
     def is_overdrawn(self) -> bool:
-        """Whether more was handed out than the limits allow."""
+        """Whether more GPUs were handed out than the limits allow."""
         return self.limits is not None and any(
             [gpus > self.limits.get(model, 0) for model, gpus in self._held.by_model.items()]
         )
@@ -112,10 +114,10 @@ class Account:
         self._held.add(holding)
 
     def count_own(self, kept: Holdings, left: Collection[Holding], pinned: int) -> bool:
-        """Count those of the view's own that stay, if none was settled yet; return whether it was done.
+        """Count the view's own holdings that stay, if none was settled yet; return whether they were counted.
 
-        `left`: the others, which are not counted, without the number that are `pinned`: these were counted
-        before. This is the usual case, with which every round of every view begins.
+        `left`: the other holdings, which are not counted; `pinned`: the number of pinned ones, which were
+        counted before. This is the usual case, with which every round of every view begins.
         """
         if len(kept) + len(left) + pinned != self.own_count:
             return False
@@ -134,14 +136,16 @@ class Account:
         self._held.remove(holding)
 
     def count_ahead(self, holdings: Collection[Holding], pending: int) -> None:
-        """Count some of the view's own before anything is settled; `pending`: how many its own are."""
+        """Count some of the view's own holdings before anything is settled; `pending`: the number of all its
+        own.
+        """
         self.own, self.own_count = self.own.copy(), pending
         for holding in holdings:
             self.own.remove(holding)
             self.count(holding)
 
     def reserve(self, model: str, gpus: int) -> None:
-        """Keep GPUs from being handed out, at most those that are left."""
+        """Reserve GPUs so that they are not handed out, at most those that are left."""
         if self.limits is not None:
             least = self._held.by_model.get(model, 0)
             self.limits = {**self.limits, model: max(self.limits.get(model, 0) - gpus, least)}

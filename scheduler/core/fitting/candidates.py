@@ -1,6 +1,6 @@
-"""On which nodes a job may be started, where its user says so: HiveD's suggested nodes, as a must.
+"""The nodes on which a user lets a job start: HiveD's suggested nodes, but as a hard constraint.
 
-Cells have no place until they are bound, so that in cells a gang fits if they can be bound on such nodes.
+Cells have no nodes until they are bound, so a gang fits in cells if these can be bound on such nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def allowed_in(chain: Chain, candidates: Sequence[Candidates]) -> int | None:
 def allowed_nodes(cluster: Cluster, model: str, demand: Demand) -> int:
     """Return the set of a fleet's nodes on which a gang may be, and that it need not avoid.
 
-    Kept for the rounds to come: a job that waits asks again and again.
+    The answer is cached, since a waiting job asks in every round.
     """
     key = (model, demand.avoid, demand.candidates)
     found = cluster.allowed_nodes.get(key)
@@ -49,7 +49,9 @@ def allowed_nodes(cluster: Cluster, model: str, demand: Demand) -> int:
 
 
 def models_on_candidates(job: Job, cluster: Cluster) -> tuple[str, ...]:
-    """Return the models of GPUs that a job may have on the nodes that it names; all, where none has any."""
+    """Return the GPU models that a job may have on the nodes that it names; all, where none of these has
+    GPUs.
+    """
     models = models_of(job, cluster)
     if job.nodes is None or len(models) == 1:
         return models
@@ -76,9 +78,9 @@ def _set_of(numbers: Mapping[str, int], names: Iterable[str]) -> int:
 
 
 def bindable_nodes(world: World, virtual_cluster: str, candidates: Sequence[Candidates]) -> set[NodeId]:
-    """Return virtual nodes that can stand for candidate nodes at once, as many of each cell as possible.
+    """Return virtual nodes that can be bound to candidate nodes at once, as many of each cell as possible.
 
-    `world`: one in which nothing is bound but pinned cells, as is so again afterwards.
+    `world`: one in which only pinned cells are bound; it is left so.
     """
     bound: list[Binder] = []
     found, place = set[NodeId](), 0
@@ -134,14 +136,14 @@ def misfit_on_candidates(
 
 
 def needed_words(demand: Demand) -> str:
-    """Return "4 V100 or P100", or what a gang without GPUs takes instead."""
+    """Return "4 V100 or P100", or the CPUs and memory of a gang without GPUs."""
     return wording.gpus(demand.gpus, demand.models) if demand.gpus else "CPUs and memory for it"
 
 
 def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
-    """Return why a job waits for which there would be room elsewhere.
+    """Return why a job waits although other nodes have room.
 
-    It names the nodes that the job may use and that take no new work.
+    The reason names the nodes that the job may use and that take no new work.
     """
     states = {
         node.name: state
@@ -176,7 +178,7 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
 
 
 def _closed(node: Node) -> str:
-    """Return the words for why nothing new starts on a node; "": something may."""
+    """Return why nothing new starts on a node, in words; "": jobs may start there."""
     if node.loan is not None and node.loan.state == SERVING:
         return f"serves for its serving pool {node.loan.pool}, which does not lend it"
     if node.loan is not None and node.loan.state == RETURNING:

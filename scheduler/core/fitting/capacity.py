@@ -1,7 +1,7 @@
-"""What a view may hand out, down to single GPUs; it changes as the view hands it out.
+"""What a view may hand out, down to single GPUs; it shrinks as the view hands it out.
 
-`offers` states what there is and which holders would lose it, `account` how much of it the view may hand out,
-and `searching` what fits where.
+`offers` states what is available and which holders would lose it, `account` how much of it the view may hand
+out, and `searching` what fits where.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.core.model.snapshot import JobId
 
 
 class Capacity(Searching):
-    """The GPUs a view may use. Changes as gangs are settled on it; `fork` gives a scratch copy."""
+    """The GPUs that a view may use. Changes as gangs are settled on it; `fork` returns a scratch copy."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Capacity(Searching):
         by_size: BySize | None = None,
     ) -> None:
         super().__init__(cluster, layers, evictable, by_size)
-        #: Layers, and the account, that no fork shares; others are copied before they are changed.
+        #: The layers and the account that no fork shares; others are copied before they are changed.
         self._unshared: set[Layer | Account] = set()
 
     def fork(self) -> Capacity:
         """Return a copy that can be changed without changing this one."""
         twin = Capacity.__new__(Capacity)
         twin.__dict__.update(self.__dict__)
-        # What changes is each one's own; layers and the account are copied when one of the two changes them.
+        # Layers and the account are shared until one of the two changes them; the rest is copied here.
         twin.pending, twin.dropped = dict(self.pending), set(self.dropped)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         self._unshared, twin._unshared = set(), set()
@@ -55,7 +55,7 @@ class Capacity(Searching):
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, which is `own` in all; None: they stay where they are. A holding in
+        Its jobs already hold `pending`, with the GPUs of `own` in all; None: they stay in place. A holding in
         `lapsed` makes room only for a higher priority.
         """
         pending, own = pending or {}, own or HeldGpus()
@@ -67,10 +67,10 @@ class Capacity(Searching):
         return view
 
     def terms(self) -> object | None:
-        """Return the terms of a capacity on which nothing is settled yet: where they are equal, rounds offer
-        the same GPUs under the same limits.
+        """Return the terms of a capacity on which nothing is settled yet: rounds with equal terms offer the
+        same GPUs under the same limits.
 
-        None where they are not known: with victims, with pinned or lapsed holdings, and in cells.
+        None where they are unknown: with victims, with pinned or lapsed holdings, and in cells.
         """
         if self.dropped or self.pinned or self._lapsed or self._private:
             return None
@@ -78,10 +78,11 @@ class Capacity(Searching):
         return self.cluster, layers, self.account.limits, self.account.own.by_model.copy()
 
     def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
-        """Return a copy in which these of the view's own stay: their GPUs are counted and kept from others.
+        """Return a copy in which these holdings of the view stay: their GPUs are counted and kept from
+        others.
 
-        They are still pending, so that a policy sees what they have; to drop one is to keep it. Those that
-        are pinned already stay so.
+        They are still pending, so that a policy sees them; dropping one keeps it. Holdings pinned earlier
+        stay pinned.
         """
         twin = self.fork()
         twin.pinned = self.pinned.union(units)
@@ -90,10 +91,11 @@ class Capacity(Searching):
         return twin
 
     def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
-        """Return a copy in which no other job gets what a gang is to hold, and these of the view's own stay.
+        """Return a copy in which no other job gets the GPUs meant for a gang, and these holdings of the view
+        stay.
 
-        The view's limit is reserved as well, less what those give back whose end is waited for, and less the
-        GPUs of which others of the view have parts, so that they count already. No job is stopped for it yet.
+        The view's limit is reserved as well, less the GPUs of jobs whose end the gang awaits, and less GPUs
+        of which other jobs of the view have parts, which count already. No job is stopped for it yet.
         """
         model, twin = holding.model, self.pinning(units)
         own = {jobs: each for jobs, each in self.pending.items() if each.model == model}
@@ -109,7 +111,7 @@ class Capacity(Searching):
         return twin
 
     def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
-        """Return the capacity in which layers of a view's own stand for those models of which it has them.
+        """Return the capacity with a view's own layers in place of those of the same models.
 
         `cluster` has the fleets of these layers, and otherwise only fleets of this capacity.
         """
@@ -121,7 +123,7 @@ class Capacity(Searching):
         return twin
 
     def lending(self, lent: Sequence[tuple[str, Part]]) -> Capacity:
-        """Return a copy that offers these CPUs and this memory of nodes besides, by model."""
+        """Return a copy that also offers these CPUs and this memory of nodes, by model."""
         twin = self.fork()
         for model, part in lent:
             for layer in twin._own_layers(model):
@@ -129,34 +131,34 @@ class Capacity(Searching):
         return twin
 
     def lending_no_more(self, lent: Sequence[tuple[str, Part]]) -> Capacity:
-        """Return a copy that no longer does, though some of it may have been given out."""
+        """Return a copy that no longer offers them, even if some were handed out."""
         twin = self.fork()
         for model, part in lent:
             twin.take_beside(model, [part])
         return twin
 
     def regardless_of_lapsed(self) -> Capacity:
-        """Return a copy in which jobs whose guarantee lapsed make room for all others."""
+        """Return a copy in which jobs whose guarantee has lapsed make room for all others."""
         twin = self.fork()
         twin._lapsed = {}
         return twin
 
     def rank(self, grants: Iterable[Grant]) -> None:
-        """Order the pending holdings as they are granted, so that the last ones give way first."""
+        """Order the pending holdings as they are granted, so that the last ones are the first victims."""
         ranked = {grant.jobs: self.pending.pop(grant.jobs) for grant in grants if grant.jobs in self.pending}
         self.pending = ranked | self.pending
 
     # Changes
 
     def keep(self, holding: Holding) -> None:
-        """Leave one of the view's own holdings where it is."""
+        """Keep one of the view's own holdings in place."""
         assert holding.running is not None
         del self.pending[holding.running.jobs]
         if not self._is_pinned(holding):
             self._own_account().count(holding)
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
-        """Leave the view's own holdings where they are, except those of the jobs named."""
+        """Keep the view's own holdings in place, except those of the jobs named."""
         left: Pending = {}
         kept = self.pending
         if but:
@@ -171,7 +173,7 @@ class Capacity(Searching):
             self.keep(holding)
 
     def drop(self, holding: Holding) -> None:
-        """Stop a holding: its GPUs come free as soon as their nodes say so. What is pinned stays."""
+        """Stop a holding: its GPUs come free once their nodes report them free. A pinned holding stays."""
         if self._is_pinned(holding):
             assert holding.running is not None
             self.pending.pop(holding.running.jobs, None)
@@ -189,7 +191,7 @@ class Capacity(Searching):
                 layer.add(part, usable[part.node])
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
-        """Stop many at once: each node is updated once, however many are there."""
+        """Stop many holdings at once; each node is updated only once."""
         several: dict[tuple[str, int], dict[int, Part]] = {}
         for holding in holdings:
             if holding in self.dropped or self._is_pinned(holding):
@@ -212,7 +214,9 @@ class Capacity(Searching):
                     layer.add(part, usable[node])
 
     def give_back(self, holding: Holding) -> bool:
-        """Let one of the view's own stay after all that was dropped, if its place is still free."""
+        """Restore one of the view's own dropped holdings if its place is still free; return whether it
+        was.
+        """
         if self._is_pinned(holding):
             return True
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
@@ -238,9 +242,10 @@ class Capacity(Searching):
         self._withdraw(fit.holding)
 
     def take_for_now(self, fit: Fit) -> Callable[[], None]:
-        """Settle a gang for which no job has to leave; return what takes it back, if nothing was done since.
+        """Settle a gang for which no job has to leave; return a function that undoes it if nothing changed
+        since.
 
-        That is cheaper than a fork, of which all layers are copied.
+        This is cheaper than a fork, which copies all layers that change.
         """
         assert not fit.victims
         nodes = [part.node for part in fit.holding.parts]
@@ -263,7 +268,7 @@ class Capacity(Searching):
                 layer.remove(part)
 
     def _withdraw(self, holding: Holding) -> None:
-        """Offer no more what a holding has, and count it."""
+        """Stop offering what a holding has, and count it."""
         account = self._own_account()
         for layer in self._own_layers(holding.model):
             for part in holding.parts:
@@ -271,7 +276,7 @@ class Capacity(Searching):
         account.count(holding)
 
     def _end_readings(self, holding: Holding, *, ends: bool = True) -> None:
-        """Let what a holding reads count as leaving, or as staying after all."""
+        """Count what a holding reads as leaving, or, without `ends`, as staying after all."""
         if not self.cluster.fleets[holding.model].storage:
             return
         for part in [part for part in holding.parts if part.readings]:
@@ -280,7 +285,7 @@ class Capacity(Searching):
             idle.leaving[part.node] = (*soon, *part.readings) if ends else left_after(soon, part.readings)
 
     def _own_layers(self, model: str, first: int = 0, end: int | None = None) -> list[Layer]:
-        """Return layers of a model, each once, as ones that no fork and no other reach shares."""
+        """Return the layers of a model, each once, as copies that no fork and no other reach shares."""
         layers = self._layers[model]
         beyond = {*layers[:first], *(() if end is None else layers[end:])}
         own: dict[Layer, Layer] = {}
@@ -293,7 +298,7 @@ class Capacity(Searching):
         return list(own.values())
 
     def _own_account(self) -> Account:
-        """Return the account as one that no fork shares."""
+        """Return the account, copied if a fork shares it."""
         if self.account not in self._unshared:
             self.account = self.account.fork()
             self._unshared.add(self.account)

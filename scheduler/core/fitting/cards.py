@@ -1,4 +1,4 @@
-"""Open GPUs: those of which jobs have parts, each with what is left of it and which jobs may join.
+"""Open GPUs, of which jobs have parts: what is left of each, and which jobs may join.
 
 KubeShare (T.-A. Yeh et al., HPDC 2020), section 4: requests on a GPU sum to at most one, memory to at most
 the device's, and labels determine which jobs share.
@@ -25,17 +25,17 @@ class Share(NamedTuple):
     labels: SharingLabels | None = None
 
 
-#: What all jobs on one GPU have of it.
+#: The shares of all jobs on one GPU.
 Card = tuple[Share, ...]
 
 
 def share_of(part: GpuPart, labels: SharingLabels | None, gpu: int, device_bytes: int) -> Share:
-    """Return what a part is of this GPU, whose device has `device_bytes` bytes (0: unknown)."""
+    """Return the share that a part takes of this GPU, whose device has `device_bytes` bytes (0: unknown)."""
     return Share(gpu, part.request, part.memory_on(device_bytes), labels)
 
 
 def has_room(share: Share, card: Card, device_bytes: int) -> bool:
-    """Whether this much compute and memory is left; memory of an unknown size is not counted."""
+    """Whether the GPU has compute and memory left for the share; memory of unknown size is not counted."""
     used = sum([other.request for other in card])
     if used + share.request > WHOLE_GPU:
         return False
@@ -48,7 +48,7 @@ def rooms_of(cards: Mapping[int, Card]) -> dict[int, int]:
 
 
 def may_join(labels: SharingLabels | None, card: Card) -> bool:
-    """Whether labels let a job share the GPU with those that are there."""
+    """Whether labels let a job share the GPU with the jobs there."""
     if labels is None:
         for share in card:
             if share[3] is not None:
@@ -59,7 +59,7 @@ def may_join(labels: SharingLabels | None, card: Card) -> bool:
 
 
 def objection(labels: SharingLabels | None, card: Card) -> str:
-    """Return the label that keeps a job from a GPU where others are, as "exclusion a"; empty: none does."""
+    """Return the label that keeps a job off a GPU with other jobs, as "exclusion a"; empty: none does."""
     own = labels or _NO_LABELS
     there = [other.labels or _NO_LABELS for other in card]
     if not there:
@@ -75,12 +75,12 @@ def objection(labels: SharingLabels | None, card: Card) -> str:
 
 
 def carries(card: Iterable[Share], affinity: str) -> bool:
-    """Whether a job of this affinity is there."""
+    """Whether a job with this affinity is on the GPU."""
     return any([other.labels is not None and other.labels.affinity == affinity for other in card])
 
 
 def gpus_in(shares: Iterable[Share]) -> int:
-    """Return the set of the GPUs that these are of."""
+    """Return the set of the GPUs of these shares."""
     found = 0
     for share in shares:
         found |= share.gpu

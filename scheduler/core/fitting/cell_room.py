@@ -1,7 +1,7 @@
-"""Whether a gang fits into the cells of a virtual cluster at all, were all of them sound and idle.
+"""Whether a gang fits into the cells of a virtual cluster at all, if all of them were healthy and idle.
 
-Two cells may happen to lie side by side; nothing guarantees that they do. So each counts for itself: a
-replica must lie within one cell and, as everywhere, on one node.
+Two cells may happen to be adjacent, but nothing guarantees it. So each cell counts alone: a replica must fit
+within one cell and, as everywhere, on one node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scheduler.core.model.snapshot import Job
 def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: Cluster) -> Reason | None:
     """Return why the gang can never be placed in the cells of its virtual cluster; None when it can be.
 
-    `own`: the cluster that its cells are (`own_clusters`).
+    `own`: the cluster of its cells (`own_clusters`).
     """
     fleet = own.fleets.get(model)
     if fleet is None:

@@ -1,6 +1,4 @@
-"""What the holders have of each node of a cluster, and what that leaves on offer, kept up to date node by
-node.
-"""
+"""What holders have of each node of a cluster, and what that leaves on offer, updated node by node."""
 
 from __future__ import annotations
 
@@ -25,15 +23,15 @@ class Claims:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._layers: dict[str, list[Layer]] = {}
-        #: The holders that may be asked to leave each node, the one that loses least first.
+        #: By node: the possible victims, the one that loses least first.
         self.evictable: dict[_Place, list[tuple[Holding, Part]]] = {}
-        #: The same by model and GPUs, wherever they are, who loses least first.
+        #: The same by model and number of GPUs, on any nodes, the one that loses least first.
         self.evictable_by_size: BySize = {}
         self._evictable_holdings: dict[AllocationId, Holding] = {}
-        #: How many of each model may be asked to leave, and which leave already.
+        #: By model: the number of possible victims, and the holders that are already leaving.
         self._evictable_count: Counter[str] = Counter()
         self._leaving: dict[AllocationId, str] = {}
-        #: What stays and what leaves of each node, by allocation.
+        #: By node and allocation: its part, and whether it leaves.
         self._claims: dict[_Place, dict[AllocationId, tuple[Part, bool]]] = {}
         self._places: dict[AllocationId, list[_Place]] = {}
         self._touched: dict[_Place, None] = {}
@@ -42,7 +40,7 @@ class Claims:
             self._layers[model] = [idle, idle.copy(), idle.copy()]
 
     def drop(self, allocation: AllocationId) -> None:
-        """Forget what an allocation has, if anything."""
+        """Remove an allocation's holding, if it has any."""
         holding = self._evictable_holdings.pop(allocation, None)
         if holding is not None:
             line = self.evictable_by_size[holding.model, holding.gpus]
@@ -57,7 +55,7 @@ class Claims:
                 self.evictable[place] = [pair for pair in occupants if _allocation_of(pair[0]) != allocation]
 
     def put(self, allocation: AllocationId, holding: Holding, *, leaves: bool) -> None:
-        """Note what an allocation has; `leaves`: it is on its way out."""
+        """Record an allocation's holding; `leaves`: the allocation is stopping."""
         places = [(holding.model, part.node) for part in holding.parts]
         self._places[allocation] = places
         if leaves:
@@ -91,7 +89,7 @@ class Claims:
         return offers
 
     def _settle(self, model: str, number: int) -> None:
-        """Compute again what one node offers in each layer."""
+        """Recompute what one node offers in each layer."""
         fleet = self._cluster.fleets[model]
         usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
         claims = self._claims[model, number].values()
@@ -128,7 +126,7 @@ class Claims:
         )
 
     def _settle_shared(self, model: str, number: int) -> None:
-        """Do the same where GPUs are had in parts, of which some may leave and others not."""
+        """Do the same for a node whose GPUs are shared in parts, of which some may leave and others not."""
         fleet = self._cluster.fleets[model]
         claims = list(self._claims[model, number].items())
         may_leave = {_allocation_of(holding) for holding, _ in self.evictable.get((model, number), ())}
@@ -149,7 +147,7 @@ class Claims:
 
 
 def _open(parts: Sequence[Part], usable: int) -> dict[int, Card]:
-    """Return the GPUs of a node that are had in parts alone, and what these are."""
+    """Return the GPUs of a node that jobs have only in parts, with these parts."""
     cards: dict[int, Card] = {}
     whole = 0
     for part in parts:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NODE_LEVEL = "node"
 
-#: Where a GPU is: (model, node, the set of just this GPU).
+#: The place of a GPU: (model, node, the set of just this GPU).
 Place = tuple[str, int, int]
 
 #: CPUs and memory whose amount is not stated.
@@ -31,22 +31,22 @@ UNKNOWN = float("inf")
 
 
 class Shapes:
-    """What decides whether each job fits, kept for the many rounds in which it is asked.
+    """The shapes of jobs, which decide whether they fit, cached over rounds.
 
-    A shape is a number here, since Python computes the hash of a nested tuple again at each use.
+    A shape is a number here, since Python recomputes the hash of a nested tuple at each use.
     """
 
     __slots__ = ("_numbers", "by_priority", "known")
 
     def __init__(self) -> None:
-        #: By job: the very facts it was made from, its shape, and its shape together with its speeds.
+        #: By job: the job object from which it was made, its shape, and its shape together with its speeds.
         self.known: dict[JobId, tuple[Job, int, int]] = {}
-        #: Whether it depends on priorities too: while a holder makes room for higher ones only.
+        #: Whether shapes include priorities: while some holder makes room for higher ones only.
         self.by_priority = False
         self._numbers: dict[Hashable, int] = {}
 
     def number_of(self, shape: Hashable) -> int:
-        """Return the number that stands for a shape; equal ones have the same."""
+        """Return the number of a shape; equal shapes have equal numbers."""
         return self._numbers.setdefault(shape, len(self._numbers))
 
 
@@ -71,7 +71,7 @@ class Layout:
         return self._chosen[key]
 
     def prefer(self, available: int, count: int, liked: Sequence[int]) -> int:
-        """Choose `count` of the available GPUs, as many as there are of each set that is liked, in turn."""
+        """Choose `count` of the available GPUs, as many as possible from each set in `liked`, in turn."""
         chosen = 0
         for some in liked:
             part, lacking = some & available & ~chosen, count - chosen.bit_count()
@@ -106,7 +106,7 @@ class Fleet:
     nodes: tuple[Node, ...]
     #: Per node: its GPUs in topology order.
     gpus: tuple[tuple[GpuId, ...], ...]
-    #: Per node: the GPUs that may be newly taken, which are the healthy ones of a node that takes work.
+    #: Per node: the GPUs that may be newly taken: the healthy ones of a node that takes work.
     usable: tuple[int, ...]
     layouts: tuple[Layout, ...]
     #: Per node: the memory of its GPUs in bytes, in the same order; 0: unknown.
@@ -114,16 +114,16 @@ class Fleet:
     #: Per node: its CPUs, and its memory in bytes; infinity where they are not stated.
     cpus: tuple[float, ...]
     memory: tuple[float, ...]
-    #: Per node what its storage delivers; empty where none of them says.
+    #: Per node: what its storage delivers; empty where no node states it.
     storage: tuple[Storage, ...]
     #: The most CPUs, and bytes of memory, that a node has for each of its GPUs.
     cpus_per_gpu: float
     memory_per_gpu: float
     #: Node sets by level above the node, the narrowest first, all nodes last.
     domains: tuple[tuple[int, ...], ...]
-    #: The set of nodes that take new work of replicas without GPUs: none of serving pools, which go back.
+    #: The set of nodes that take replicas without GPUs: not those lent by serving pools, which go back.
     open_nodes: int
-    #: Most GPUs on one node.
+    #: The most GPUs on one node.
     largest_node: int
     #: Whether some node is part of a pinned cell.
     has_pinned: bool
@@ -166,7 +166,7 @@ class Cluster:
         where: Mapping[GpuId, Place],
         shapes: Shapes,
     ) -> Cluster:
-        """Return a cluster made of fleets that are known already."""
+        """Return a cluster made of existing fleets."""
         cluster = cls.__new__(cls)
         cluster._set(levels, fleets, where, shapes)
         return cluster
@@ -182,25 +182,26 @@ class Cluster:
         self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
         self.node_rank = self.ranks[NODE_LEVEL]
         self.fleets, self.where = fleets, where
-        #: Models of which there are GPUs; nodes without any are a fleet of no model.
+        #: Models with GPUs; nodes without GPUs form a fleet without a model.
         self.models = _with_gpus(fleets)
         self._places: dict[NodeId, tuple[str, int]] | None = None
-        #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
+        #: Demands by shape, filled by `demand_of`: thousands of jobs have few shapes.
         self.demands: dict[object, Demand] = {}
         #: Sets of nodes on which gangs may be, filled by `candidates.allowed_nodes`.
         self.allowed_nodes: dict[object, int] = {}
         self._numbers: dict[str, dict[str, int]] = {}
         self._numbers_by_id: dict[str, dict[NodeId, int]] = {}
         self.shapes = shapes
-        #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`). None: one
-        #: that stands for none now.
+        #: Returns the node whose hardware a node is on: itself, unless it is virtual (`private_cluster`).
+        #: None: a virtual node that is not bound.
         self.home_of: Callable[[Node], Node | None] = _itself
-        #: Whether virtual GPUs can stand for GPUs of the candidate nodes, as far as they stand for none now.
+        #: Whether unbound virtual GPUs can be bound to GPUs of the candidate nodes.
         self.can_bind: Callable[[Sequence[GpuId], Sequence[Candidates]], bool] = _nothing_to_bind
 
     def group_around(self, gpus: Iterable[GpuId], rank: int) -> Mapping[int, int]:
-        """Return by the number of its node which GPUs are in one group of a level with all of these, all of
-        one model; none where these are in several groups."""
+        """Return by node number the GPUs in the same group of a level as all these GPUs of one model; empty
+        where these are in several groups.
+        """
         places = [self.where[gpu] for gpu in gpus if gpu in self.where]
         nodes = {node for _, node, _ in places}
         if not places or (rank <= self.node_rank and len(nodes) > 1):
@@ -215,7 +216,7 @@ class Cluster:
         return {node: (1 << len(fleet.gpus[node])) - 1 for node in members(near)}
 
     def place_of(self, node: NodeId) -> tuple[str, int] | None:
-        """Return the fleet and the number of a node; None: it is not here."""
+        """Return the fleet and the number of a node; None: the cluster does not contain it."""
         if self._places is None:
             self._places = {
                 each.id: (model, number)
@@ -231,14 +232,14 @@ class Cluster:
         return [self.where[replica[0]][:2] for replica in placement.replicas]
 
     def numbers_by_name(self, model: str) -> Mapping[str, int]:
-        """Return the name of each node of a fleet -> its number."""
+        """Return the number of each node of a fleet by name."""
         if model not in self._numbers:
             nodes = self.fleets[model].nodes
             self._numbers[model] = {node.name: number for number, node in enumerate(nodes)}
         return self._numbers[model]
 
     def numbers_by_id(self, model: str) -> Mapping[NodeId, int]:
-        """Return the id of each node of a fleet -> its number."""
+        """Return the number of each node of a fleet by id."""
         if model not in self._numbers_by_id:
             nodes = self.fleets[model].nodes
             self._numbers_by_id[model] = {node.id: number for number, node in enumerate(nodes)}
@@ -313,7 +314,7 @@ def _nothing_to_bind(gpus: Sequence[GpuId], candidates: Sequence[Candidates]) ->
 
 
 def _groups(paths: tuple[tuple[str, ...], ...], depth: int) -> tuple[tuple[int, ...], ...]:
-    """Return the sets of things that share the first n steps of their path, for n = depth ... 1."""
+    """Return the sets of items that share the first n steps of their path, for n = depth ... 1."""
     levels = []
     for steps in range(depth, 0, -1):
         sets: dict[tuple[str, ...], int] = {}

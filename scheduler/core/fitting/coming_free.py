@@ -1,4 +1,4 @@
-"""When GPUs enough for a gang come free, by mere numbers: before that it is not worth looking for a place."""
+"""When enough GPUs for a gang come free, by counting: before that a search for a place is pointless."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scheduler.core.fitting.holding import Holding
 
 
 class ComingFree:
-    """What a gang lacks on the nodes of each model while holdings of a capacity end one after the other.
+    """What a gang lacks on the nodes of each model, as holdings of a capacity end one after the other.
 
-    As long as it `lacks` GPUs, `Capacity.find` finds nothing once they were dropped. The reverse need
-    not be: CPUs, memory, labels and the topology are not counted.
+    While it `lacks` GPUs, `Capacity.find` finds nothing with those holdings dropped. The reverse may fail:
+    CPUs, memory, labels and the topology are not counted.
     """
 
     def __init__(self, capacity: Capacity, demand: Demand) -> None:
         self._demand = demand
-        #: By model: how many replicas of each size find no node, and the GPUs that the view may not hand out.
+        #: By model: how many replicas of each size find no node, and how many GPUs exceed the view's limit.
         self._lacking: dict[str, list[int]] = {}
         self._masks: dict[str, dict[int, int]] = {}
         self._capacity = capacity
@@ -34,7 +34,7 @@ class ComingFree:
         return all([max(lacking) > 0 for lacking in self._lacking.values()])
 
     def end(self, holding: Holding) -> None:
-        """Count what a holding has as free."""
+        """Count a holding's GPUs as free."""
         lacking = self._lacking.get(holding.model)
         if lacking is None:
             return
@@ -53,7 +53,7 @@ class ComingFree:
 def needed(
     capacity: Capacity, demand: Demand, ends: Iterable[tuple[float, Holding]]
 ) -> Iterator[tuple[float, Holding]]:
-    """Yield those that have to end, in this order, before a gang has GPUs enough by mere numbers."""
+    """Yield the holdings, in this order, that have to end before a gang has enough GPUs by counting."""
     free = ComingFree(capacity, demand)
     if not free.lacks:
         return

@@ -1,4 +1,4 @@
-"""How near together a gang can be asked to be so that the cluster, were it idle, could grant it."""
+"""The strictest locality that a gang can ask for so that the idle cluster could satisfy it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.core.model.snapshot import Job
 
 
 class IdleCluster:
-    """What the usable nodes could hold if they were empty."""
+    """The room on the usable nodes if they were empty."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""What a grant asks of the cluster: its replicas, the models it accepts, how near they must be."""
+"""What a grant asks of the cluster: its replicas, the models it accepts, and their locality."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Need(NamedTuple):
     gpus: int
     cpus: float
     memory_bytes: int
-    #: The part of its one GPU; None: it has its GPUs to itself.
+    #: The part of its one GPU; None: it has whole GPUs.
     part: GpuPart | None = None
-    #: Which jobs may share that with it.
+    #: Labels that decide which jobs may share the GPU with it.
     labels: SharingLabels | None = None
     #: The data sets that it reads there.
     readings: tuple[Reading, ...] = ()
@@ -42,21 +42,21 @@ class Demand:
     ranks: tuple[int, ...]
     #: Nodes that it should avoid. Within its guarantee such a node is still better than none.
     avoid: frozenset[NodeId] = frozenset()
-    #: All of them must allow each node that it is on.
+    #: Each of these must allow every node that it is on.
     candidates: tuple[Candidates, ...] = ()
     #: The pinned cell that it must be in; empty: in none.
     pinned_cell: str = ""
-    #: A gang that makes room for higher priorities does so only for one above this. 0 while none does.
+    #: Lapsed holdings make room only for a demand of higher priority than theirs. 0 while there are none.
     priority: int = 0
-    #: Replicas without which an elastic gang cannot run: those after them are flexible. 0: all.
+    #: The number of replicas without which an elastic gang cannot run; later ones are flexible. 0: all.
     base: int = 0
     #: Whether some replicas have a part of their GPU.
     has_parts: bool = False
     #: Whether some replicas have no GPUs.
     lacks_gpus: bool = False
-    #: (GPUs, how many replicas need that many or more), the largest first.
+    #: (GPUs, how many replicas need at least that many), the largest first.
     sizes: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
-    #: The data sets that it reads: it rather goes where they are read already.
+    #: The data sets that it reads; it prefers nodes where they are read already.
     data: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -92,10 +92,10 @@ def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
 
 
 def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
-    """Return the same for what a gang has already, which may be a size that it could not be granted.
+    """Return the same for a gang's present size, which may be one that could not be granted.
 
     For a gang of fixed world that shares devices, a replica here is a device: its replicas take turns on the
-    CPUs that one of them asks for, and all have their memory.
+    CPUs of one of them, and each keeps its memory.
     """
     readings = readings_of(job) if job.data is not None else ()
     if gpus == job.gpus or job.elastic is None:
@@ -109,7 +109,7 @@ def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
 
 
 def readings_of(job: Job) -> tuple[Reading, ...]:
-    """Return what each replica of a job reads of the storage of its node; most jobs do not say."""
+    """Return what each replica of a job reads from its node's storage; most jobs do not state it."""
     if job.data is None:
         return ()
     return (Reading(f"{job.tenant}/{job.data.name}", job.data.size_bytes, job.data.bandwidth),)
@@ -122,7 +122,7 @@ def _need_of(task: Task, labels: SharingLabels | None, readings: tuple[Reading, 
 
 
 def divides_world(job: Job, gpus: int) -> bool:
-    """Whether the replicas of a gang of fixed world divide among `gpus` GPUs; those of others always do."""
+    """Whether the replicas of a gang of fixed world divide evenly among `gpus` GPUs; True for other gangs."""
     task = job.tasks[0]
     return job.elastic_mode != FIXED_WORLD or (
         gpus <= job.gpus and task.replicas % max(gpus // task.gpus, 1) == 0
@@ -135,7 +135,7 @@ def least_gpus(job: Job) -> int:
 
 
 def amount_of(job: Job, gpus: int | None = None) -> float:
-    """Return how much `gpus` GPUs (None: as many as it asks for) of a gang count for; parts count as parts.
+    """Return the amount of `gpus` GPUs of a gang (None: its own size); a part of a GPU counts as a fraction.
 
     A gang with parts always has the size that it asks for.
     """
@@ -145,7 +145,7 @@ def amount_of(job: Job, gpus: int | None = None) -> float:
 
 
 def least_amount(job: Job) -> float:
-    """Return what the smallest size of a gang is in GPUs, of which parts count as such: for quotas."""
+    """Return the amount of a gang's smallest size, for quotas; a part of a GPU counts as a fraction."""
     if job.has_parts:
         return job.milligpus / WHOLE_GPU
     return job.gpus if job.elastic is None else job.elastic[0]
@@ -174,7 +174,7 @@ def all_sizes_of(job: Job) -> tuple[int, ...]:
 
 
 def shape_of(job: Job) -> Hashable:
-    """Return what decides whether a job fits somewhere: jobs of equal shape fit equally well."""
+    """Return the facts that decide whether a job fits: jobs of equal shape fit equally well."""
     # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
@@ -213,8 +213,7 @@ def shape_of(job: Job) -> Hashable:
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
-    """Return what stands for the shape of a job in this cluster: it is asked for in every round that it
-    waits."""
+    """Return the number of a job's shape in this cluster, cached because every round asks for it."""
     shapes = cluster.shapes
     _, shape, _ = _known(shapes, job)
     return (shape, job.priority) if shapes.by_priority else shape
@@ -233,8 +232,9 @@ def _known(shapes: Shapes, job: Job) -> tuple[Job, int, int]:
 def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
     """Return the models of this cluster that the job accepts, the preferred first.
 
-    A job that accepts any prefers those it is known to run faster on. One with parts of GPUs accepts no
-    instances of divided devices; one without GPUs accepts nodes without any, and prefers them.
+    A job that accepts any model prefers those on which it is known to be faster. A job with parts of GPUs
+    accepts no instances of divided devices. A job without GPUs also accepts nodes without GPUs, and prefers
+    them.
     """
     if job.is_without_gpus:
         others = [model for model in cluster.fleets if model not in cluster.models]
@@ -305,7 +305,7 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
 
 
 def candidates_of(jobs: Sequence[Job]) -> tuple[Candidates, ...]:
-    """Return on which nodes jobs that share GPUs may be, as each of them says and reservations let them."""
+    """Return the nodes on which jobs that share GPUs may be, by each job's candidates and by reservations."""
     return tuple([each for job in jobs for each in (job.nodes, job.reserved) if each is not None])
 
 
@@ -337,7 +337,7 @@ def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
 
 
 def _ranks(job: Job, cluster: Cluster, locality: Locality) -> tuple[int, ...]:
-    """Return the widest groups that will do: the wished-for level first, then the one that must be."""
+    """Return the ranks to try: the preferred level first, then the required one."""
     widest = len(cluster.levels)
     if locality is Locality.NODE:
         widest = cluster.ranks[NODE_LEVEL]

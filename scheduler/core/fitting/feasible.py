@@ -1,7 +1,7 @@
-"""What can never run: used to refuse a job at submit, and to say so when the cluster was changed later.
+"""Jobs that can never run: refused at submission, or reported when the cluster has changed later.
 
-Failed GPUs and cordoned nodes count as whole here: they come back. What is asked of is the shape of the
-cluster, the virtual cluster's guarantee, membership and the tenant's quota.
+Failed GPUs and cordoned nodes count as healthy here, since they come back. The checks are about the shape of
+the cluster, the virtual cluster's guarantee, membership and the tenant's quota.
 """
 
 from __future__ import annotations
@@ -61,19 +61,18 @@ class Feasibility:
     ) -> None:
         self._layout = layout
         self._own: Mapping[str, Cluster] | None = None
-        #: Its cells with nothing in them, once a job asks what can be bound on the nodes that it may use.
+        #: The empty cells, made once a job with candidate nodes needs them.
         self._world: World | None = None
         self.cluster, self.tenants, self.virtual_clusters = cluster, tenants, virtual_clusters
         self.members = {
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
-        #: For the tenants that have any: the facts they were made from, and the users and shapes of jobs that
-        #: they hold.
+        #: By tenant with quotas: the tenant, its quotas, and users and shapes of fitting jobs.
         self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...], set[object]]] = {}
-        #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
+        #: By virtual cluster: what decides about its guaranteed jobs; often equal.
         self._owned = {name: self._what_is_owned(vc) for name, vc in virtual_clusters.items()}
-        #: What is owned (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
+        #: (what is owned, or None for opportunistic; shape) of jobs that fit: most jobs are alike.
         self._sound: set[object] = set()
         self._misfits: dict[object, tuple[int, Reason] | None] = {}
 
@@ -119,7 +118,7 @@ class Feasibility:
         )
 
     def _shares_parts(self, job: Job) -> Reason | None:
-        """Return why a job that asks for parts of GPUs can not have any at all; None: it can."""
+        """Return why a job that asks for parts of GPUs can have none at all; None: it can."""
         if not job.has_parts:
             return None
         if self.virtual_clusters[job.virtual_cluster].sharing == SHARE_NEVER:
@@ -154,15 +153,14 @@ class Feasibility:
         return None
 
     def _only_cells(self, job: Job, models: Sequence[str]) -> Sequence[str]:
-        """Return the models that a guaranteed job may wait for where all of them are divided by cells; else
-        none."""
-        # A model of which it is guaranteed nothing is not a model where it could wait for room.
+        """Return the models that a guaranteed job may wait for if all are divided by cells; else none."""
+        # A guaranteed job cannot wait for a model of which nothing is guaranteed.
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         owned = [model for model in models if guaranteed.get(model)] or models
         return owned if all([self._is_in_cells(job, model) for model in owned]) else ()
 
     def _lacks_gpus_in_cells(self, job: Job) -> Reason | None:
-        """Whether only some of its replicas have GPUs, and these would be in cells."""
+        """Return a reason if only some of its replicas have GPUs, and these would be in cells."""
         if all([task.gpus for task in job.tasks]) or job.is_without_gpus:
             return None
         owned = self._only_cells(job, models_of(job, self.cluster))
@@ -227,7 +225,7 @@ class Feasibility:
 
     @staticmethod
     def _divided(job: Job) -> Reason | None:
-        """Whether a gang of fixed world divides among the fewest and the most GPUs of its range."""
+        """Return a reason if a fixed world does not divide among the fewest and most GPUs of its range."""
         assert job.elastic is not None
         wrong = [gpus for gpus in job.elastic if not divides_world(job, gpus)]
         if not wrong:
@@ -256,7 +254,7 @@ class Feasibility:
         )
 
     def _containers(self, job: Job) -> Reason | None:
-        """Whether it avoids every node; for their hardware alone it never avoids more than half of them."""
+        """Return a reason if it avoids every node; for hardware alone it avoids at most half of them."""
         if not job.avoid:
             return None
         avoided, models = frozenset(job.avoid), models_of(job, self.cluster)
@@ -274,7 +272,7 @@ class Feasibility:
         )
 
     def _pinned(self, job: Job) -> Reason | None:
-        """Whether its virtual cluster has the pinned cell that it names."""
+        """Return a reason unless its virtual cluster has the pinned cell that it names."""
         name = job.pinned_cell
         if not name or not job.guaranteed:
             return None
@@ -334,7 +332,7 @@ class Feasibility:
         )
 
     def _room(self, job: Job) -> Reason | None:
-        """Whether the gang fits onto an idle cluster; the reason is of the model that came closest."""
+        """Return a reason if the gang does not fit onto an idle cluster: that of the closest model."""
         demand = demand_of(job, self.cluster, least_gpus(job))
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         closest: tuple[int, Reason] | None = None
@@ -355,7 +353,7 @@ class Feasibility:
         return closest[1] if closest else None
 
     def _misfit_on_candidates(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
-        """Return the same for the nodes that its user names, where the gang fits otherwise."""
+        """Return the same for the user's candidate nodes, where the gang fits otherwise."""
         if not demand.candidates:
             return None
         owner = job.virtual_cluster if self._is_in_cells(job, model) else ""
@@ -374,7 +372,7 @@ class Feasibility:
                 allowed = sum([1 << number for number, node in enumerate(fleet.nodes) if node.id in bindable])
             else:
                 whole = self._idle(model)
-                # What it should avoid now may be allowed later.
+                # Nodes that it should avoid now may be allowed later.
                 allowed = allowed_nodes(cluster, model, replace(demand, avoid=frozenset()))
             reason = misfit_on_candidates(demand, fleet, whole, allowed, cluster.node_rank)
             self._misfits[key] = (6, reason) if reason else None
@@ -384,7 +382,7 @@ class Feasibility:
         return job.guaranteed and self._layout is not None and model in self._layout.gpu_models
 
     def _own_cluster(self, virtual_cluster: str) -> Cluster:
-        """Return the cluster that the cells of a virtual cluster are."""
+        """Return the cluster of a virtual cluster's cells."""
         assert self._layout is not None
         if self._own is None:
             self._own = own_clusters(self._layout, self.cluster)
@@ -402,7 +400,7 @@ class Feasibility:
         return self._misfits[key]
 
     def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
-        """Return how far the gang came on an idle fleet, and what stopped it; None when it fits."""
+        """Return how close a gang comes to fitting on an idle fleet, and why it does not; None if it fits."""
         kind = f"with {model}" if model else "without GPUs"
         fleet, layer = self.cluster.fleets[model], self._idle(model)
         widest, largest = demand.ranks[-1], max(need.gpus for need in demand.needs)
@@ -471,12 +469,12 @@ class Feasibility:
 
 
 def _takes_something(task: Task) -> bool:
-    """Whether a replica takes GPUs, or states what else it takes: a share of no GPUs would be none."""
+    """Whether a replica takes GPUs or states CPUs or memory: a share by GPUs would be nothing."""
     return task.gpus > 0 or (task.auto is None and (task.cpus > 0 or task.memory_bytes > 0))
 
 
 def _is_part(task: Task) -> bool:
-    """Whether what a task asks for is possible: whole GPUs, or a part of one."""
+    """Whether a task's GPUs are possible: whole ones, or a part of one."""
     part = task.part
     return part is None or (task.gpus == 1 and 0 < part.request <= part.limit <= WHOLE_GPU)
 

@@ -1,14 +1,13 @@
-"""How much of what is idle is of no use: the fragmentation of a node, and the steepest way to lessen it.
+"""The fragmentation of a node, which is its unusable idle GPUs, and the placement that reduces it most.
 
 Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
 Descent", USENIX ATC 2023, section 3 (the measure) and 4 (the descent), with the scores and ties of the
 authors' simulator (hkust-adsl/kubernetes-scheduler-simulator), on which the published figures depend.
 
-What a task cannot use of a node is its *fragment*: all that is idle there when it cannot run on it (too few
-CPUs, another model, too few GPUs with enough of them free) or needs no GPU at all; else what is idle of those
-GPUs that have too little free for it. The fragmentation of a node is the expected fragment of a task drawn
-from the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is ignored, as in the
-paper.
+A task's *fragment* of a node is what it cannot use there: all that is idle when the task cannot run on the
+node (too few CPUs, another model, too few GPUs with enough free) or needs no GPU; else the idle part of GPUs
+that have too little free for it. The fragmentation of a node is the expected fragment of a task drawn from
+the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is ignored, as in the paper.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Ask(NamedTuple):
 
 
 def kinds_of(tasks: Iterable[Task], gpu_models: tuple[str, ...], jobs: float = 1.0) -> list[TaskKind]:
-    """Return what the replicas ask for of `jobs` jobs that have these tasks and accept these models."""
+    """Return the kinds of replicas of `jobs` jobs that have these tasks and accept these models."""
     return [
         TaskKind(
             gpus=task.gpus,
@@ -54,7 +53,7 @@ def kinds_of(tasks: Iterable[Task], gpu_models: tuple[str, ...], jobs: float = 1
 
 
 def asks_of(kinds: Iterable[TaskKind]) -> dict[Ask, float]:
-    """Return how many replicas there are of each kind."""
+    """Return the number of replicas of each kind."""
     counts: dict[Ask, float] = {}
     for kind in kinds:
         ask = Ask(kind.gpus, kind.cpus, kind.share, frozenset(kind.gpu_models))
@@ -72,25 +71,25 @@ class Free(NamedTuple):
 
 
 class Cause(Enum):
-    """Why a task can not use what is idle on a node, in the order of the authors' simulator."""
+    """Why a task cannot use a node's idle GPUs, in the order of the authors' simulator."""
 
     GPUS_AND_CPUS = "gpus_and_cpus"
-    #: Too few GPUs with enough of them free; also those with too little free beside others that have it.
+    #: Too few GPUs with enough free; also GPUs with too little free beside others with enough.
     GPUS = "gpus"
     CPUS = "cpus"
-    #: The task needs no GPU, and finds its CPUs or does not.
+    #: The task needs no GPU, whether or not its CPUs are free.
     NO_GPU = "no_gpu"
     NO_GPU_NO_CPUS = "no_gpu_no_cpus"
     MODEL = "model"
 
-    # By identity: a member is asked for often, and its name takes long to hash.
+    # Hashed by identity: members are looked up often, and hashing their names is slow.
     __hash__ = object.__hash__
 
 
 def _cause(free: Free, ask: Ask, able: int) -> Cause | None:
-    """Return why the task can not run on the node or uses no GPU; None if it runs there on GPUs.
+    """Return why the task cannot run on the node or uses no GPU; None if it runs there on GPUs.
 
-    `able`: how many GPUs have enough free for it.
+    `able`: the number of GPUs with enough free for it.
     """
     short = ask.cpus > free.cpus
     if not ask.gpus:
@@ -120,8 +119,8 @@ def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, f
     """Return the most frequent kinds of tasks that together are the part `covering` of all, with their
     frequencies.
 
-    Among kinds that are as frequent the larger comes first, by CPUs, share, GPUs and models in this order, as
-    in the authors' simulator: which kinds make the cut decides a curve by up to half a point.
+    Among equally frequent kinds the larger comes first, by CPUs, share, GPUs and models in this order, as in
+    the authors' simulator: the kinds that make the cut change a curve by up to half a point.
     """
     total, covered = sum(counts.values()), 0.0
     chosen: dict[Ask, float] = {}
@@ -133,15 +132,15 @@ def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, f
             break
         chosen[ask] = counts[ask]
         covered += counts[ask]
-    # In two steps, as theirs: the last bit counts.
+    # In two steps, as in their simulator: the last bit matters.
     return {ask: count / total / (covered / total) for ask, count in chosen.items()}
 
 
 def score(descent: float) -> int:
     """Return the authors' score of a placement, 0 to 100, the higher the better.
 
-    It is truncated, so that ties are common, and they go to the earliest node: packing what is equal into the
-    same nodes is part of what makes the method work.
+    It is truncated, so ties are common, and they go to the earliest node: packing equal tasks into the same
+    nodes is part of why the method works.
     """
     return int(100 / (1 + math.exp(-descent / WHOLE)))
 
@@ -151,7 +150,7 @@ class Fragmentation:
 
     def __init__(self, workload: Mapping[Ask, float] | Sequence[tuple[Ask, float]]) -> None:
         self._workload = tuple(workload.items() if isinstance(workload, Mapping) else workload)
-        # Nodes are alike whose CPUs suffice for the same kinds of tasks: thousands of states become few.
+        # Nodes whose CPUs suffice for the same kinds of tasks are alike, so thousands of states become few.
         self._steps = sorted({ask.cpus for ask, _ in self._workload})
         self._known: dict[tuple[str, int, tuple[int, ...]], float] = {}
 
@@ -159,12 +158,12 @@ class Fragmentation:
         """Return the expected fragment of the node, between 0 and all that is idle there."""
         key = (free.model, bisect_right(self._steps, free.cpus), tuple(sorted(free.shares)))
         if key not in self._known:
-            # By cause first: a score is truncated, so that the last bit of a sum may decide.
+            # Summed by cause first: scores are truncated, so the last bit of a sum may decide.
             self._known[key] = sum(self.causes(free).values())
         return self._known[key]
 
     def causes(self, free: Free) -> dict[Cause, float]:
-        """Return the parts of the expected fragment by what the tasks find missing."""
+        """Return the parts of the expected fragment by cause."""
         amounts = dict.fromkeys(Cause, 0.0)
         shares = sorted(free.shares)
         #: The sums of the smallest 0, 1, 2, ... shares.
@@ -176,10 +175,10 @@ class Fragmentation:
         return amounts
 
     def best(self, free: Free, ask: Ask, among: Collection[int] | None = None) -> tuple[int, Free] | None:
-        """Return the score of the task on this node and what it leaves of it; None when it cannot run there.
+        """Return the score of the task on this node and what it leaves idle; None when it cannot run there.
 
-        A task that shares a GPU gets the one with the best score, `among` those given; others the first that
-        are wholly idle.
+        A task with a part gets the GPU with the best score, `among` those given; other tasks get the first
+        idle GPUs.
         """
         if not runs_on(free, ask):
             return None
@@ -193,7 +192,7 @@ class Fragmentation:
 
 
 def _ways(free: Free, ask: Ask, among: Collection[int] | None) -> list[Free]:
-    """Return what the task may leave of the node, without ways that are alike."""
+    """Return what the task may leave idle on the node, without equal outcomes."""
     cpus, shares = canonical(free.cpus - ask.cpus), free.shares
     if ask.gpus == 1 and ask.share < WHOLE:
         able = [gpu for gpu, share in enumerate(shares) if share >= ask.share]

@@ -24,14 +24,14 @@ class Part(NamedTuple):
     mask: int
     cpus: float
     memory: float
-    #: Of some of these GPUs it has only a part.
+    #: The GPUs of which it has only a part.
     shares: tuple[Share, ...] = ()
     #: What it reads of the node's storage.
     readings: tuple[Reading, ...] = ()
 
 
 def together_on(one: Part, other: Part) -> Part:
-    """Return what two have of a node together."""
+    """Return what two gangs have of a node together."""
     shares = one.shares + other.shares if one.shares or other.shares else ()
     readings = one.readings + other.readings if one.readings or other.readings else ()
     cpus, memory = one.cpus + other.cpus, one.memory + other.memory
@@ -39,7 +39,7 @@ def together_on(one: Part, other: Part) -> Part:
 
 
 def sum_of(node: int, parts: Sequence[Part]) -> Part:
-    """Return what these have of a node together."""
+    """Return what these parts are of a node together."""
     mask, cpus, memory = 0, 0.0, 0.0
     shares: tuple[Share, ...] = ()
     readings: tuple[Reading, ...] = ()
@@ -57,10 +57,10 @@ class Holding:
     """What a gang holds, or would hold, of the cluster."""
 
     model: str
-    #: What counts against a guarantee: GPUs that are outside of all cells do not.
+    #: GPUs that count against a guarantee: those outside all cells do not.
     gpus: int
     parts: tuple[Part, ...]
-    #: The allocation behind it; None for a gang that was just found a place.
+    #: Its allocation; None for a gang whose place was just found.
     running: Running | None = None
     #: Opportunistic: guaranteed views may reclaim it.
     evictable: bool = False
@@ -79,13 +79,13 @@ class Holding:
 
     @property
     def amount(self) -> float:
-        """The same GPUs, of which parts count as such."""
+        """The same GPUs; a part of a GPU counts as a fraction."""
         shares = [share.request for part in self.parts for share in part.shares]
         return self.gpus - (len(shares) * WHOLE_GPU - sum(shares)) / WHOLE_GPU if shares else self.gpus
 
     @property
     def size(self) -> int:
-        """The GPUs of the gang, wherever they are."""
+        """All GPUs of the gang, also those outside all cells."""
         return self.gpus if self.running is None else sum(map(len, self.running.replicas))
 
     @property
@@ -96,7 +96,7 @@ class Holding:
 
 
 def together(holdings: Collection[Holding], *, has_parts: bool) -> int:
-    """Return the GPUs that gangs hold; where some have parts, one of which several have counts once."""
+    """Return the number of GPUs that gangs hold; a GPU of which several have parts counts once."""
     gpus = sum([holding.gpus for holding in holdings])
     if not has_parts:
         return gpus
@@ -106,7 +106,7 @@ def together(holdings: Collection[Holding], *, has_parts: bool) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A place that was found: the exact GPUs, and the holders that would have to leave."""
+    """A place for a gang: the exact GPUs, and the victims."""
 
     placement: Placement
     holding: Holding
@@ -114,7 +114,7 @@ class Fit:
 
 
 def by_node(nodes: Sequence[int], needs: Sequence[Need]) -> dict[int, list[Need]]:
-    """Return which replicas go to each node, given the node of each replica."""
+    """Return the replicas on each node, given the node of each replica."""
     grouped: dict[int, list[Need]] = {}
     for node, need in zip(nodes, needs, strict=True):
         grouped.setdefault(node, []).append(need)
@@ -147,7 +147,7 @@ def part_for(node: int, mask: int, needs: Sequence[Need]) -> Part:
 
 def holding_at(fleet: Fleet, demand: Demand, nodes: Sequence[int], masks: Mapping[int, int]) -> Holding:
     """Return what the gang would hold on these nodes, with these GPUs of each."""
-    if len(nodes) == 1:  # As nearly all gangs.
+    if len(nodes) == 1:  # The case of nearly all gangs.
         parts = [part_for(nodes[0], masks[nodes[0]], demand.needs)]
     else:
         grouped = by_node(nodes, demand.needs)
@@ -170,12 +170,12 @@ def holding_in(fleet: Fleet, demand: Demand, nodes: Sequence[int], gpus: Sequenc
 
 
 def nodes_of(fleet: Fleet, demand: Demand, nodes: Sequence[int]) -> tuple[NodeId, ...]:
-    """Return what a placement on these nodes says of them, beside the GPUs."""
+    """Return the ids of these nodes for a placement."""
     return tuple([fleet.nodes[node].id for node in nodes]) if demand.lacks_gpus else ()
 
 
 def freed(leaving: Iterable[Part], staying: Iterable[Part]) -> int:
-    """Return the set of a node's GPUs that are idle once some leave."""
+    """Return the set of a node's GPUs that are idle once some parts leave."""
     gone, kept = 0, 0
     for part in leaving:
         gone |= part.mask

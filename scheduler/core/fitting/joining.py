@@ -1,4 +1,4 @@
-"""Room beside those that have GPUs: CPUs and memory for jobs that get the same ones."""
+"""Room for guests: CPUs and memory for jobs that get the GPUs of running jobs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scheduler.core.model.snapshot import Job, Running
 
 
 def may_be_joined(running: Running) -> bool:
-    """Whether other jobs can get its GPUs beside those that run there."""
+    """Whether other jobs may share its GPUs with the jobs that run there."""
     is_there = running.phase == "held" and not running.stopping and not running.leaving
     return is_there and running.slice_seconds is None and not running.opportunistic_gpus
 
 
 def join(capacity: Capacity, running: Running, guest: Job) -> bool:
-    """Take from a capacity what a job needs beside those that run there; return whether it was available.
+    """Take from a capacity what a guest needs beside the running jobs; return whether it was available.
 
     Only idle CPUs and memory count, since it starts at once. Nothing is taken where these do not suffice.
     """
@@ -30,13 +30,13 @@ def join(capacity: Capacity, running: Running, guest: Job) -> bool:
 
 
 def has_room(capacity: Capacity, running: Running, guest: Job) -> bool:
-    """Whether there is room for a job beside those that run there."""
+    """Whether there is room for a guest beside the running jobs."""
     return _beside(capacity, running, guest) is not None
 
 
 def _beside(capacity: Capacity, running: Running, guest: Job) -> tuple[Part, ...] | None:
-    """Return what a job needs of each node on which others have the GPUs; None: it may not be there, or too
-    little is idle.
+    """Return what a guest needs of each node of the shared GPUs; None: it may not be there, or too little is
+    idle.
     """
     needs = demand_of(guest, capacity.cluster).needs
     if tuple([need.gpus for need in needs]) != tuple(map(len, running.replicas)):

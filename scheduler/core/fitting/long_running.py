@@ -1,11 +1,11 @@
 """Place a batch of long-running services under constraints between tags: Medea's problem.
 
 P. Garefalakis et al., "Medea: Scheduling of Long Running Applications in Shared Production Clusters",
-EuroSys'18, from notes on the paper. Each container of a service sees between `least` and `most` others with
-a tag in its group (its node, its rack, the cluster). Maximised: services placed, minus violations of wishes,
-minus nodes left fragmented. Deviations: containers of a service are interchangeable, so that they are counted
-by node; a violation is counted once for the containers of a service in a group; a constraint is about the
-service that states it, and about one tag of others.
+EuroSys'18, from notes on the paper. Each container of a service sees between `least` and `most` others with a
+tag in its group (its node, its rack, the cluster). Maximised: services placed, minus violations of soft
+constraints, minus nodes left fragmented. Deviations: containers of a service are interchangeable, so they are
+counted by node; a violation counts once for the containers of a service in a group; a constraint concerns the
+service that states it and one tag of others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from scheduler.core.model.tag_constraints import TagConstraint
 
 #: Weights of a service, of a violation of weight 1, and of a fragmented node in the objective. A service
-#: counts for more than the wishes that it could break, so that no wish makes one wait.
+#: counts for more than the soft constraints that it could break, so that none of these makes a service wait.
 PLACED, VIOLATED, FRAGMENTED = 100.0, 0.25, 0.01
 
 #: By service: how many of its containers are on each node. A service that is not in it was not placed.
@@ -34,14 +34,13 @@ class Service:
     containers: int
     gpus: int
     constraints: tuple[TagConstraint, ...] = ()
-    #: How many of its containers each node would hold without the other services; None: as its free GPUs
-    #: allow.
+    #: How many of its containers fit on each node without the other services; None: as free GPUs allow.
     room: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Services to be placed together, and what there is."""
+    """Services to be placed together, and the nodes."""
 
     services: tuple[Service, ...]
     #: Free GPUs of each node.
@@ -54,7 +53,7 @@ class Batch:
     threshold: int = 1
 
     def room_on(self, service: Service, node: int) -> int:
-        """Return how many containers of a service a node would hold without the other services."""
+        """Return how many containers of a service fit on a node without the other services."""
         room = self.free[node] // service.gpus
         return room if service.room is None else min(room, service.room[node])
 
@@ -62,7 +61,7 @@ class Batch:
 def violations(batch: Batch, layout: Layout) -> Iterator[tuple[TagConstraint, float]]:
     """Yield each violation, once for each service and group, and its extent.
 
-    A violated must of a running service counts only if the batch made it worse.
+    A violated hard constraint of a running service counts only if the batch made it worse.
     """
     old = [*batch.running]
     now = old + [(batch.services[number], nodes) for number, nodes in layout.items()]
@@ -92,7 +91,7 @@ def _seen(
 
 
 def value(batch: Batch, layout: Layout) -> float | None:
-    """Return the objective of a layout; None: it breaks a must or takes more than there is."""
+    """Return the objective of a layout; None: it breaks a hard constraint or exceeds the room."""
     left = list(batch.free)
     for number, nodes in layout.items():
         for node, count in nodes.items():
@@ -110,7 +109,7 @@ def value(batch: Batch, layout: Layout) -> float | None:
 
 
 def one_by_one(batch: Batch) -> Layout:
-    """Place service by service in the order of the batch, as if none knew of those to come."""
+    """Place service by service in the order of the batch, without looking ahead."""
     site = _Site(batch)
     for number in range(len(batch.services)):
         site.place([number])
@@ -118,12 +117,12 @@ def one_by_one(batch: Batch) -> Layout:
 
 
 def by_popularity(batch: Batch) -> Layout:
-    """Place service by service. Those whose tags most constraints name come first (Medea's tag popularity),
-    among equals those with the fewest nodes that would do (its node candidates).
+    """Place service by service. Services whose tags most constraints name come first (Medea's tag
+    popularity), and among equals those with the fewest suitable nodes (its node candidates).
 
-    Each container takes the node on which least is violated, then the fullest. A service that breaks a must
-    once it is complete is taken back. If it lacks others near it, it is tried again after them, and at last
-    together with those that it lacks.
+    Each container takes the node with the least violation, then the fullest. A complete service that breaks a
+    hard constraint is undone. If it lacks others near it, it is tried again after them, and last together
+    with those that it lacks.
     """
     named = Counter(constraint.tag for service in batch.services for constraint in service.constraints)
     site = _Site(batch)
@@ -149,7 +148,7 @@ def _lacks(service: Service) -> list[str]:
 
 
 def _together(batch: Batch, lacking: Sequence[int], failed: Sequence[int]) -> list[list[int]]:
-    """Return groups of services that were not placed and cannot be without one another, in their order."""
+    """Return groups of services that were not placed and need one another, in their order."""
     group_of = {number: number for number in failed}
 
     def root(number: int) -> int:
@@ -171,17 +170,17 @@ def _together(batch: Batch, lacking: Sequence[int], failed: Sequence[int]) -> li
     return [group for group in groups.values() if len(group) > 1]
 
 
-#: What a must counts for where every node would break one.
+#: The cost of a broken hard constraint, where every node would break one.
 _MUST = 1e6
-#: What it counts for, as a part of a violation, to need others in one more group.
+#: The cost of needing others in one more group, as a part of a violation.
 _RATHER = 1e-3
 _Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 _Costs = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class _Site:
-    """The nodes while services come one after the other: what is left, where each service is, which
-    constraints concern it.
+    """The nodes while services are placed one after the other: what is left, where each service is, and the
+    constraints that concern it.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -190,7 +189,7 @@ class _Site:
         self._left: _Counts = np.array(batch.free, dtype=np.int64)
         self._group_of = {scope: np.array(of, dtype=np.int64) for scope, of in batch.groups.items()}
         self._sizes = {scope: max(of, default=-1) + 1 for scope, of in batch.groups.items()}
-        #: Thousands of services have few rooms.
+        #: By `Service.room`: thousands of services have few different ones.
         self._rooms: dict[tuple[int, ...], _Counts] = {}
         #: By tag that a constraint names, and its scope: containers with the tag, by group.
         self._seen: dict[str, dict[str, _Counts]] = {}
@@ -208,7 +207,7 @@ class _Site:
             self._put(service, nodes, 1)
 
     def room(self, number: int) -> _Counts:
-        """Return how many containers of a service each node would hold now."""
+        """Return how many containers of a service fit on each node now."""
         service = self._batch.services[number]
         room: _Counts = self._left // service.gpus
         if service.room is None:
@@ -218,7 +217,7 @@ class _Site:
         return np.minimum(room, self._rooms[service.room])
 
     def place(self, numbers: Sequence[int]) -> bool:
-        """Place these services, all or none; return whether that broke no must."""
+        """Place these services, all or none; return whether no hard constraint was broken."""
         services, placed = self._batch.services, list[tuple[int, Mapping[int, int]]]()
         for number in numbers:
             self._coming.update(dict.fromkeys(services[number].tags, services[number].containers))
@@ -261,9 +260,9 @@ class _Site:
         return dict(sorted(nodes.items()))
 
     def _cost(self, service: Service, room: _Counts, to_come: int, nodes: Sequence[int]) -> _Costs:
-        """Return what each node would break of the service's own constraints, by one container more.
+        """Return the violation of the service's own constraints by one more container on each node.
 
-        `nodes`: where it has some already.
+        `nodes`: where the service has containers already.
         """
         cost: _Costs = np.zeros(len(room))
         for constraint in service.constraints:
@@ -273,13 +272,13 @@ class _Site:
             if constraint.most is not None:
                 broken += np.maximum(seen - constraint.most, 0) / max(1, constraint.most)
             if constraint.least:
-                # Those to come may be near it too, as far as there is room.
+                # Containers still to come may be near it too, as far as there is room.
                 there = np.bincount(group_of, weights=room, minlength=len(seen)) - 1
                 coming = self._coming[constraint.tag] + (to_come if constraint.tag in service.tags else 0)
                 hoped = seen + np.clip(there, 0, coming)
                 broken += np.maximum(constraint.least - hoped, 0) / constraint.least
                 if nodes:
-                    # Of groups that lack others it rather stays in one.
+                    # If groups lack others, it prefers to stay in one group.
                     lacking = seen < constraint.least
                     lacking[group_of[nodes]] = False
                     broken += lacking * _RATHER
@@ -287,7 +286,7 @@ class _Site:
         return cost
 
     def _cost_to_others(self, service: Service) -> _Costs:
-        """Return what one container more on each node would break of the constraints of those there."""
+        """Return the violation of other services' constraints by one more container on each node."""
         cost: _Costs = np.zeros(len(self._left))
         for tag in sorted(service.tags & self._heeded.keys()):
             for (constraint, own), present in self._heeded[tag].items():
@@ -303,7 +302,7 @@ class _Site:
         return cost
 
     def _holds(self, service: Service, nodes: Mapping[int, int]) -> bool:
-        """Whether the service's own musts hold, and those of others for its sake."""
+        """Whether the service's own hard constraints hold, and those of others that name its tags."""
         for constraint in service.constraints:
             if constraint.weight is None:
                 seen, group_of = (

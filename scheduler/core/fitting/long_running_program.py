@@ -18,18 +18,18 @@ from scheduler.core.fitting.long_running import (
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.tag_constraints import TagConstraint
 
-#: Services times nodes beyond which the heuristic places a batch: the program would take longer than a round.
+#: Above this product of services and nodes the heuristic places a batch: the program would outlast a round.
 LARGE = 600
 
 
 def place(batch: Batch) -> Layout:
-    """Place a batch: by the program, or by the heuristic where that is too large."""
+    """Place a batch with the program, or with the heuristic where the program is too large."""
     large = len(batch.services) * len(batch.free) > LARGE
     return by_popularity(batch) if large else optimum(batch)
 
 
 class _Program:
-    """Variables and rows as they are added."""
+    """The variables and rows of a program under construction."""
 
     def __init__(self) -> None:
         self.gain: list[float] = []
@@ -45,13 +45,13 @@ class _Program:
         return len(self.gain) - 1
 
     def row(self, terms: Mapping[int, float], least: float) -> None:
-        """Demand that the sum of these is at least that."""
+        """Require that the sum of these terms is at least `least`."""
         self.entries += [(len(self.least), each, factor) for each, factor in terms.items()]
         self.least.append(least)
 
 
 def optimum(batch: Batch) -> Layout:
-    """Return the best layout; raise PolicyError if the solver finds none (to place nothing is always one)."""
+    """Return the best layout; raise PolicyError if the solver finds none (placing nothing is always one)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -145,8 +145,9 @@ def _bound(
     switches: list[int],
     known: bool,
 ) -> None:
-    """Bound what a subject sees, if all switches are 1; `known`: a must only as far as it
-    held before."""
+    """Bound what a subject sees, if all switches are 1; `known`: a hard constraint binds only as far as it
+    held before.
+    """
     known = known and constraint.weight is None
     for sign, bound in ((1.0, constraint.least), (-1.0, constraint.most)):
         if bound is None or (sign > 0 and (bound == 0 or known)):

@@ -1,4 +1,4 @@
-"""Which node comes nearest to holding a job without GPUs that no node can hold."""
+"""The node that comes closest to fitting a job without GPUs that fits on no node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from scheduler.core.model.snapshot import Node
 
 
 def misfit_on_nodes(demand: Demand, cluster: Cluster) -> Reason | None:
-    """Return why a replica without GPUs fits on no node, with the node that has the largest part of what it
-    takes; None where each replica fits somewhere."""
+    """Return why a replica without GPUs fits on no node, naming the node that has the largest part of its
+    demand; None where each replica fits somewhere.
+    """
     nodes = [node for model in demand.models for node in cluster.fleets[model].nodes]
     misfits = [need for need in demand.needs if all([_part_of(need, node) < 1 for node in nodes])]
     if not misfits:
@@ -29,7 +30,9 @@ def misfit_on_nodes(demand: Demand, cluster: Cluster) -> Reason | None:
 
 
 def _part_of(need: Need, node: Node) -> float:
-    """Return which part of what a replica takes the node has. One that states none of either has enough."""
+    """Return the part of a replica's demand that the node has. A node that states neither CPUs nor memory has
+    enough.
+    """
     return min(
         node.cpus / need.cpus if node.cpus and need.cpus else 1.0,
         node.memory_bytes / need.memory_bytes if node.memory_bytes and need.memory_bytes else 1.0,

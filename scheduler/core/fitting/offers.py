@@ -1,4 +1,4 @@
-"""What a gang is offered: GPUs in layers, each one containing the layer before it.
+"""The GPUs that a gang is offered, in layers; each layer contains the one before it.
 
     idle       no job holds them or is nominated for them
     releasing  and those whose holder is stopping, with no successor named yet
@@ -6,8 +6,8 @@
                lost its guarantee in the view's own virtual cluster makes room for higher priorities only
     own        and those of the view's own jobs that are not settled yet
 
-A gang is looked for in each layer in turn, so no job is disturbed while there is another way. Layers that
-offer the same are one object, which is searched once: where no job is stopping, `releasing` is `idle`.
+Each layer is searched in turn, so no job is disturbed while there is another way. Layers that offer the same
+are one object, searched once: where no job is stopping, `releasing` is `idle`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ IDLE, RELEASING, EVICTING, OWN = range(4)
 
 #: A view's own holdings by their jobs.
 Pending = dict[tuple[JobId, ...], Holding]
-#: Holdings that may be reclaimed, by model and GPUs, those that lose least first.
+#: Holdings that may be reclaimed, by model and number of GPUs; those that lose least come first.
 BySize = dict[tuple[str, int], list[Holding]]
-#: How many of the smallest are tried in the place of several others.
+#: How many of the smallest victims are tried instead of several others.
 FEW = 4
 
 
 class Offers:
-    """The layers of a view, and the holders that may be asked to leave them."""
+    """The layers of a view, and the possible victims in them."""
 
     def __init__(
         self,
@@ -51,16 +51,16 @@ class Offers:
         self.dropped: set[Holding] = set()
         self._layers = {model: list(offers) for model, offers in layers.items()}
         self._evictable = evictable
-        #: Lapsed holdings of the view's own virtual cluster, and the priorities that they have.
+        #: Lapsed holdings of the view's own virtual cluster, with their priorities.
         self._lapsed: Mapping[Holding, int] = {}
-        #: Models of which the view has its own, with no victims.
+        #: Models of which the view has its own layers, without victims.
         self._private: frozenset[str] = frozenset()
-        #: Jobs of those of the view's own holdings that stay whatever is decided.
+        #: The jobs of the view's own holdings that stay, whatever is decided.
         self.pinned: frozenset[tuple[JobId, ...]] = frozenset()
 
     @property
     def has_open_gpus(self) -> bool:
-        """Whether a part of a GPU is available somewhere though no whole one may be left."""
+        """Whether a part of a GPU is available somewhere, even if no whole GPU is left."""
         return any([layers[-1].cards for layers in self._layers.values()]) or any(
             [holding.shared for holding in self.pending.values()]
         )
@@ -70,7 +70,7 @@ class Offers:
         return self._layers[model][IDLE].gpus
 
     def idle_nodes(self) -> Iterator[tuple[int, int]]:
-        """Yield (idle GPUs, how many nodes have that number of them), model by model."""
+        """Yield (idle GPUs, number of nodes with that many), model by model."""
         for layers in self._layers.values():
             for count, nodes in enumerate(layers[IDLE].by_count):
                 if count and nodes:
@@ -79,7 +79,7 @@ class Offers:
     def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
         """Return how many nodes, or groups of nodes of a rank, offer each number of GPUs of a model.
 
-        What the view's own jobs hold that are not settled is left out.
+        GPUs of the view's own jobs that are not settled are left out.
         """
         layer, fleet = self._layers[model][-1], self.cluster.fleets[model]
         if rank is None:
@@ -88,8 +88,8 @@ class Offers:
         return Counter([layer.gpus_in(group) for group in groups])
 
     def label_in_the_way(self, demand: Demand) -> str:
-        """Return a label, as "exclusion a", that alone keeps a gang from a part of an open GPU; empty: there
-        is none.
+        """Return the label, as "exclusion a", that alone keeps a gang from a part of an open GPU; empty: none
+        does.
         """
         for model in [model for model in demand.models if model in self._layers]:
             layer, fleet = self._layers[model][RELEASING], self.cluster.fleets[model]
@@ -105,7 +105,7 @@ class Offers:
         return ""
 
     def kept_from(self, demand: Demand) -> list[Holding]:
-        """Return which lapsed holdings of models that it accepts make no room for a gang."""
+        """Return the lapsed holdings, of models that a gang accepts, that make no room for it."""
         return [
             holding
             for holding, priority in self._lapsed.items()
@@ -113,8 +113,9 @@ class Offers:
         ]
 
     def widest(self, model: str) -> Layer | None:
-        """Return all that the view is offered of a model but for its own that are not settled; None: none is
-        its."""
+        """Return all that the view is offered of a model, except its own unsettled holdings; None: it has
+        none of it.
+        """
         layers = self._layers.get(model)
         return None if layers is None else layers[-1]
 
@@ -138,7 +139,7 @@ class Offers:
     def _offered(self, model: str, reach: int, demand: Demand) -> Layer | None:
         """Return what a gang is offered at that reach; None where this view does not reach so far."""
         layers = self._layers.get(model)
-        if layers is None:  # Nothing of that model is this view's.
+        if layers is None:  # The view has none of this model.
             return None
         if reach < len(layers):
             return layers[reach] if reach < EVICTING else self._but_kept(layers[reach], model, demand)
@@ -157,7 +158,7 @@ class Offers:
         return reach == IDLE or reach >= len(layers) or layers[reach] is not layers[reach - 1]
 
     def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
-        """Return a layer of what may be reclaimed, without those who make no room for the gang."""
+        """Return a layer of what may be reclaimed, without holdings that make no room for the gang."""
         kept = (
             [holding for holding in self.kept_from(demand) if holding.model == model] if self._lapsed else []
         )
@@ -170,15 +171,15 @@ class Offers:
         return left
 
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
-        """Return the layer without the nodes that will not do for the gang."""
+        """Return the layer without nodes that the gang may not use."""
         allowed = self._allowed(demand, model)
         return offered if allowed is None else offered.on(allowed)
 
     def _allowed(self, demand: Demand, model: str) -> int | None:
-        """Return the set of nodes that will do for the gang; None: all of them."""
+        """Return the set of nodes that the gang may use; None: all of them."""
         in_pinned = self._minds_pinned(model, demand)
         fleet = self.cluster.fleets[model]
-        # A gang with GPUs never fits on closed nodes; one without has to be kept away from them.
+        # A gang with GPUs never fits on closed nodes; a gang without GPUs must be kept off them.
         in_open = demand.lacks_gpus and fleet.open_nodes != fleet.everything
         if not demand.avoid and not demand.candidates and not in_pinned and not in_open:
             return None
@@ -193,20 +194,18 @@ class Offers:
         return left & fleet.open_nodes if in_open else left
 
     def _will_do(self, node: Node, demand: Demand) -> bool:
-        """Whether a gang may be on the hardware that a virtual node stands for, or can come to stand for."""
+        """Whether a gang may be on the hardware to which a virtual node is or can be bound."""
         home = self.cluster.home_of(node)
         if home is not None:
             return home.id not in demand.avoid and allowed_by(demand.candidates, home.name)
         return not demand.candidates or self.cluster.can_bind([node.gpus[0].id], demand.candidates)
 
     def _minds_pinned(self, model: str, demand: Demand) -> bool:
-        """Whether it matters which nodes are part of pinned cells; it does not to what is not guaranteed."""
+        """Whether pinned cells restrict the demand's nodes; they never restrict opportunistic jobs."""
         return self.cluster.fleets[model].has_pinned or bool(self._private and demand.pinned_cell)
 
     def _occupants(self, model: str, own: bool, demand: Demand, node: int) -> list[tuple[Holding, Part]]:
-        """Return the holders that may be asked to leave a node: the one that loses least first, the view's
-        own jobs last.
-        """
+        """Return the possible victims on a node: the one that loses least first, the view's own jobs last."""
         found = []
         if len(self._layers[model]) > EVICTING and model not in self._private:
             found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
@@ -220,8 +219,9 @@ class Offers:
         return found
 
     def _larger_evictable(self, model: str, demand: Demand, most: int) -> list[Holding]:
-        """Return a few gangs, each with GPUs enough for a gang and no more than `most`, that may be asked to
-        leave wherever they are: those with the fewest first."""
+        """Return a few possible victims on any nodes, each with enough GPUs for a gang and at most `most`;
+        those with the fewest come first.
+        """
         found: list[Holding] = []
         for gpus in range(demand.gpus, most + 1):
             for holding in self._by_size.get((model, gpus), ()):

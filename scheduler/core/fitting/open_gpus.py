@@ -1,9 +1,8 @@
-"""A place for a gang that has parts of GPUs: on open GPUs where they fit, else on fresh ones.
+"""A place for a gang with parts of GPUs: on open GPUs where they fit, else on fresh ones.
 
-KubeShare 1.0's choice of a device (HPDC 2020): the GPU on which least is left, among all that will do, so
-that a fresh one is opened only when no open one fits. Deviations: a gang is placed whole, near together, and
-each of its replicas has a GPU of its own; a fresh GPU is taken where the fewest are left, so that big holes
-stay whole.
+KubeShare 1.0's choice of a device (HPDC 2020): the suitable GPU with the least left, so that a fresh one is
+opened only when no open one fits. Deviations: a gang is placed whole, near together, and each of its replicas
+has a GPU of its own; a fresh GPU is taken where the fewest are left, so that big holes stay whole.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from scheduler.core.fitting.storage import Reading
 from scheduler.core.model.bits import listed, members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 
-#: GPUs compared for one replica where others would have to leave.
+#: The most GPUs compared for one replica where others would have to leave.
 CANDIDATES = 64
 #: The node of each replica, and the set of its GPUs there.
 Places = tuple[list[int], list[int]]
-#: How many GPUs others lose if a share is taken; None: it is not available.
+#: The number of GPUs that others lose if a share is taken; None: it is not available.
 Loss = Callable[[int, Share], float | None]
-#: What replicas of the gang have of a node already: GPUs, CPUs, memory and what they read.
+#: What replicas of the gang already have of a node: GPUs, CPUs, memory and readings.
 _Use = tuple[int, float, float, tuple[Reading, ...]]
 _Taken = Mapping[int, _Use]
 _NOTHING: _Use = (0, 0.0, 0.0, ())
@@ -37,23 +36,23 @@ _NO_CARDS: Mapping[int, Card] = {}
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OpenGpus:
-    """What is offered of a fleet to one gang, and on which terms.
+    """What a fleet offers to one gang, and on which terms.
 
-    It is made for each question, and not frozen, since that would take twice as long.
+    One is made for each question; it is not frozen, since that would take twice as long.
     """
 
     layer: Layer
     fleet: Fleet
-    #: GPUs that the view may still hand out, and those of them that it has opened already; None: no limit.
+    #: GPUs that the view may still hand out (None: no limit), and GPUs that it has opened already.
     budget: int | None
     opened: Callable[[int, int], bool]
-    #: Whether a GPU with the gang's affinity is in use: then it waits for room there.
+    #: Whether a GPU with the gang's affinity is in use; the gang then waits for room there.
     is_carried: bool = False
-    #: None: what is offered is available without disturbing another job.
+    #: What others lose; None: all that is offered is available without disturbing another job.
     loss: Loss | None = None
 
     def nearest(self, demand: Demand, node_rank: int) -> Places | None:
-        """Return a place for the gang within one group of the least rank at which there is one; or None."""
+        """Return a place for the gang within one group of the lowest rank possible; or None."""
         if len(demand.needs) == 1 and demand.needs[0].part is not None:
             return self._laid_out(demand, self.fleet.everything, -1)
         for rank in demand.ranks:
@@ -64,7 +63,7 @@ class OpenGpus:
         return None
 
     def place_on(self, demand: Demand, nodes: Sequence[int]) -> Places | None:
-        """Return a place for the gang with each replica on the node named for it; or None."""
+        """Return a place for the gang with each replica on its given node; or None."""
         return self._laid_out(demand, self.fleet.everything, -1, nodes)
 
     def _scopes(self, rank: int, node_rank: int) -> Iterator[tuple[int, int]]:
@@ -86,8 +85,8 @@ class OpenGpus:
             yield from [(1 << node, group) for group in layout.levels[rank]]
 
     def able(self, node: int, need: Need, among: int, budget: int | None) -> list[int]:
-        """Return the numbers of those GPUs of a node, among a set, that will do for a replica with a part, as
-        far as `budget` more may be handed out.
+        """Return the GPUs of a node, among a set, that suit a replica with a part, if `budget` more may be
+        handed out.
         """
         assert need.part is not None
         request = need.part.request
@@ -156,7 +155,7 @@ class OpenGpus:
         taken: _Taken,
         budget: int | None,
     ) -> tuple[int, int, int] | None:
-        """Return (cost, node, GPUs) for a replica with whole GPUs, where the fewest would be left."""
+        """Return (cost, node, GPUs) for a replica with whole GPUs, on the node with the fewest left over."""
         layer, layouts = self.layer, self.fleet.layouts
         if budget is not None and need.gpus > budget:
             return None
@@ -175,7 +174,7 @@ class OpenGpus:
         taken: _Taken,
         budget: int | None,
     ) -> tuple[int, int, int] | None:
-        """Return (cost, node, GPU) for a replica with a part: the GPU on which least is left."""
+        """Return (cost, node, GPU) for a replica with a part: the GPU with the least left over."""
         found: Iterable[tuple[int, int, int, int]] = chain(
             self._on_open(need, scope, group, taken), self._on_fresh(need, scope, group, taken)
         )
@@ -195,7 +194,7 @@ class OpenGpus:
     def _on_open(
         self, need: Need, scope: int, group: int, taken: _Taken
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (cost, what is left, node, GPU) for the open GPUs that will do."""
+        """Yield (cost, what is left, node, GPU) for the suitable open GPUs."""
         assert need.part is not None
         layer, request = self.layer, need.part.request
         least = WHOLE_GPU - request
@@ -216,7 +215,7 @@ class OpenGpus:
                 mine = taken[node][0]
             for gpu, idle in layer.rooms[node].items():
                 left, card = idle - request, cards[gpu]
-                # The tightest that costs nothing is the choice unless others would lose something.
+                # Without a loss to others, only the tightest GPU so far is of interest.
                 if left < 0 or left > least or gpu & mine or not gpu & group:
                     continue
                 if self._lets_in(need, node, gpu, card):
@@ -228,8 +227,8 @@ class OpenGpus:
     def _on_fresh(
         self, need: Need, scope: int, group: int, taken: _Taken
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the same for GPUs that no job has, where the fewest of them are left; one is enough, or a few
-        where others lose more or less.
+        """Yield the same for fresh GPUs, on nodes with the fewest left: one, or a few where the loss of
+        others differs.
         """
         assert need.part is not None
         if self.is_carried:
@@ -249,7 +248,7 @@ class OpenGpus:
                     return
 
     def cost(self, node: int, gpu: int) -> int:
-        """Return how many more GPUs the view hands out with a part of this one."""
+        """Return how many more GPUs the view hands out with a part of this GPU."""
         return 0 if self.budget is None or self.opened(node, gpu) else 1
 
     def _share(self, need: Need, node: int, gpu: int) -> Share:
@@ -281,7 +280,7 @@ def loss_of(
     node: int,
     share: Share,
 ) -> float | None:
-    """Return the GPUs of those who have to leave a GPU for a share of it; None: that is not enough."""
+    """Return the number of GPUs of the victims for a share of a GPU; None: no victims suffice."""
     found = leaving(free, fleet, node, share, occupants(node), ())
     return None if found is None else sum([holding.gpus for holding in found])
 
@@ -294,8 +293,8 @@ def leaving(
     occupants: Sequence[tuple[Holding, Part]],
     gone: Collection[Holding],
 ) -> list[Holding] | None:
-    """Return the holders that have to leave a GPU for a share of it, besides those that are gone; None: that
-    is not enough. The one that is asked first loses least.
+    """Return the victims for a share of a GPU, besides those that are gone; None: no victims suffice. Holders
+    that lose least come first.
     """
     device = fleet.memory_of(node, share.gpu)
     if free.takes(node, share, device):
@@ -303,7 +302,7 @@ def leaving(
     there = [pair for pair in occupants if pair[1].mask & share.gpu]
     card = free.cards.get(node, {}).get(share.gpu)
     if card is None:
-        # Whole jobs are there, or none that could be asked.
+        # Jobs with whole GPUs are there, or no possible victim is.
         if not there or any([pair[1].shares for pair in there]):
             return None
         return [holding for holding, _ in there] if has_room(share, (), device) else None

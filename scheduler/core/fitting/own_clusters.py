@@ -1,4 +1,4 @@
-"""The clusters that virtual clusters see of their own cells, idle and sound."""
+"""The clusters of virtual clusters' own cells, idle and healthy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from scheduler.core.cells.chains import Layout
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.virtual_nodes import Profile, profile_of, virtual_nodes
 
-#: The last layouts and profiles, and their clusters: every round asks for the same.
+#: The last layouts and profiles, with their clusters: every round asks for the same.
 _recent: deque[tuple[Layout, Mapping[str, Profile], tuple[str, ...], dict[str, Cluster]]] = deque(maxlen=4)
 
 
 def own_clusters(layout: Layout, cluster: Cluster) -> Mapping[str, Cluster]:
     """Return the cluster of the virtual nodes of each virtual cluster that the specification names.
 
-    They may be shared with other rounds: nothing of them is to be changed.
+    They may be shared with other rounds, so they must not be changed.
     """
     nodes = {node.name: node for fleet in cluster.fleets.values() for node in fleet.nodes}
     profiles = {name: profile_of(chain, nodes, cluster.levels) for name, chain in layout.chains.items()}

@@ -1,8 +1,8 @@
-"""Which nodes hold a gang: fewest nodes, then nearest in the topology, then the tightest fit.
+"""Choosing nodes for a gang: fewest nodes, then nearest in the topology, then the tightest fit.
 
-Reservations, policies and placers all pack with this one module, so what a policy believes to fit is what
-can be placed. Packing nodes greedily from the fullest offer down is exact for gangs of equal replicas; for
-gangs of unequal ones it is first-fit decreasing, which may miss a packing that an exhaustive search finds.
+Reservations, policies and placers all pack with this one module, so what a policy finds to fit can be placed.
+Packing nodes greedily from the fullest offer down is exact for gangs of equal replicas; for gangs of unequal
+ones it is first-fit decreasing, which may miss a packing that an exhaustive search finds.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ class Layer:
             self.by_count[mask.bit_count()] |= 1 << node
         #: GPUs on offer in all.
         self.gpus = sum(mask.bit_count() for mask in masks)
-        #: Per node: its open GPUs, of which parts are on offer, with what jobs have of them. They are in no
-        #: mask. The inner mappings are shared by copies, and replaced rather than changed.
+        #: Per node: its open GPUs, of which parts are on offer, with the jobs' shares. They are in no mask.
+        #: Copies share the inner mappings, which are replaced rather than changed.
         self.cards: dict[int, dict[int, Card]] = {}
-        #: What is left of the GPU of which most is, in thousandths, of each of these nodes.
+        #: By node with open GPUs: the most that is left of one of them, in thousandths.
         self.left: dict[int, int] = {}
-        #: What is left of each open GPU of these nodes.
+        #: By the same nodes: what is left of each open GPU.
         self.rooms: dict[int, dict[int, int]] = {}
-        #: What is read of each node's storage, of nodes of which something is; and what they have, empty
-        #: where no node of the fleet says. Neither is changed in place.
+        #: By node with readers: what they read from its storage; and what nodes' storage delivers, empty
+        #: where no node states it. Neither is changed in place.
         self.readings: dict[int, tuple[Reading, ...]] = {}
         self.storage: Sequence[Storage] = ()
-        #: Which of these readings end soon, those of jobs that leave: a reading that is shared with one of
-        #: them has to be fast enough without it, too.
+        #: The readings of jobs that are leaving: a reading shared with one of them must be fast enough
+        #: without it, too.
         self.leaving: dict[int, tuple[Reading, ...]] = {}
-        #: Nodes in the order in which something of them changed: a later reader need not read the others.
+        #: Nodes in the order of their changes, so that a later reader can skip the others.
         self.changes: list[int] = []
-        #: How often something of it changed.
+        #: The number of changes.
         self.version = 0
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
-        """Return what a fleet offers of these GPUs of each node when it is empty."""
+        """Return what an empty fleet offers with these GPUs of each node."""
         layer = cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
         layer.storage = fleet.storage
         return layer
@@ -86,7 +86,7 @@ class Layer:
         return twin
 
     def on(self, nodes: int) -> Layer:
-        """Return a copy in which the other nodes, those not in the set, offer nothing."""
+        """Return a copy in which nodes outside the set offer nothing."""
         count = len(self.masks)
         others = ((1 << count) - 1) & ~nodes
         if others.bit_count() * 2 < count:
@@ -133,8 +133,8 @@ class Layer:
         return self.masks[node], self.cpus[node], self.memory[node], cards, readings
 
     def add(self, part: Part, usable: int = -1) -> None:
-        """Offer what a holder had, restricted to GPUs in a set; GPUs of which others still have parts come
-        back when these leave.
+        """Offer what a holder had, restricted to usable GPUs; GPUs of which others have parts come back when
+        these leave.
         """
         node, mask, cpus, memory, shares, readings = part
         mask &= usable
@@ -154,7 +154,7 @@ class Layer:
             self._set_readings(node, left_after(self.readings.get(node, ()), readings))
 
     def remove(self, part: Part) -> None:
-        """Stop offering what a holder has; of GPUs of which it has a part, the rest stays on offer."""
+        """Stop offering what a holder has; the rest of a GPU of which it has a part stays on offer."""
         node, mask, cpus, memory, shares, readings = part
         if shares or node in self.cards:
             cards, rooms = dict(self.cards.get(node, {})), dict(self.rooms.get(node, {}))
@@ -162,7 +162,7 @@ class Layer:
                 cards.pop(1 << gpu, None)
                 rooms.pop(1 << gpu, None)
             for share in shares:
-                # A GPU that is offered neither whole nor in parts has another holder, which leaves.
+                # A GPU offered neither whole nor in parts has another holder, which is leaving.
                 if share.gpu & self.masks[node] or share.gpu in cards:
                     cards[share.gpu] = (*cards.get(share.gpu, ()), share)
                     rooms[share.gpu] = rooms.get(share.gpu, WHOLE_GPU) - share.request
@@ -175,7 +175,7 @@ class Layer:
             self._set_readings(node, (*self.readings.get(node, ()), *readings))
 
     def takes(self, node: int, share: Share, device_bytes: int) -> bool:
-        """Whether this share is available on a GPU as things are; labels and all."""
+        """Whether this share is available on a GPU now, labels included."""
         if share.gpu & self.masks[node]:
             return has_room(share, (), device_bytes)
         card = self.cards.get(node, {}).get(share.gpu)
@@ -198,8 +198,9 @@ class Layer:
             self.readings.pop(node, None)
 
     def can_read(self, node: int, more: Sequence[Reading], leaving: Sequence[Reading] = ()) -> bool:
-        """Whether the node's storage is fast enough for what a gang reads there too, replica by replica or
-        together, when some of those there leave."""
+        """Whether the node's storage is fast enough for a gang's readings as well, once the `leaving` ones
+        have ended.
+        """
         if not more or not self.storage:
             return True
         storage, there, together = self.storage[node], self.readings.get(node, ()), merged(more)
@@ -218,7 +219,7 @@ class Layer:
         return sum([1 << node for node in there])
 
     def _replace(self, node: int, mask: int) -> None:
-        # Whatever changes of a node comes by here.
+        # Every change of a node passes through here.
         self.changes.append(node)
         self.version += 1
         before, after = self.masks[node].bit_count(), mask.bit_count()
@@ -231,7 +232,7 @@ class Layer:
     def holds(self, node: int, needs: Sequence[Need]) -> bool:
         """Whether the node has GPUs, CPUs, memory and storage for all of these replicas.
 
-        It has enough of what they ask nothing of, also where more is promised than there is.
+        A resource that they do not ask for never counts as short, even if the node is overcommitted.
         """
         return (
             self.masks[node].bit_count() >= sum([need.gpus for need in needs])
@@ -241,14 +242,14 @@ class Layer:
         )
 
     def has_gpus_for(self, demand: Demand) -> bool:
-        """Whether some node has GPUs enough for each replica of a gang: otherwise it fits nowhere."""
+        """Whether each replica of a gang has a node with enough GPUs; otherwise the gang fits nowhere."""
         for gpus, replicas in demand.sizes:
             if not any(self.by_count[gpus:]) or (replicas > 1 and self.slots(gpus) < replicas):
                 return False
         return True
 
     def slots(self, gpus: int) -> int:
-        """Return for how many replicas of a size there are GPUs, each on one node."""
+        """Return how many replicas of a size have GPUs, each on one node."""
         return sum(
             [
                 count // gpus * nodes.bit_count()
@@ -278,7 +279,7 @@ def locate(
         return None
     liked = layer.readers_of(demand.data) if demand.data else 0
     order = sorted(range(len(demand.needs)), key=lambda replica: -demand.needs[replica].gpus)
-    # Domains hold levels above the node, the narrowest first: rank node_rank + 1 is the first of them.
+    # Domains are the levels above the node, the narrowest first; the first has rank node_rank + 1.
     allowed = fleet.domains[: rank - node_rank]
     best: tuple[tuple[int, int, int], list[int]] | None = None
     for distance in range(len(allowed) - 1, -1, -1):
@@ -323,8 +324,8 @@ def single_nodes(
 ) -> Iterator[tuple[int, int]]:
     """Yield (rank, node) for nodes that hold the whole gang, the best first.
 
-    A node on which the GPUs are as near to each other as they can ever be ends the search; other nodes
-    come nearest first, then tightest fit.
+    A node with the GPUs as near to each other as possible ends the search; other nodes come nearest first,
+    then tightest fit.
     """
     scattered: list[tuple[int, int, int, int]] = []
     liked = layer.readers_of(demand.data) if demand.data else 0
@@ -346,7 +347,7 @@ def single_nodes(
 
 
 def _by_ease(nodes: int, easier: Layer | None, liked: int) -> Iterator[int]:
-    """Yield the nodes of a set, those that offer most in the easier layer first, then those liked."""
+    """Yield the nodes of a set, those that offer most in the easier layer first, then those in `liked`."""
     for same in (nodes,) if easier is None else reversed(easier.by_count):
         if liked:
             yield from members(nodes & same & liked)
@@ -395,7 +396,7 @@ def _spread(
 def _tightest(
     layer: Layer, needs: Sequence[Need], gpus: int, domain: int, easier: Layer | None, liked: int
 ) -> int | None:
-    """Return the node of the domain that holds all these replicas and leaves least over, or None."""
+    """Return the node of the domain that holds all these replicas with the least left over, or None."""
     for count in range(gpus, len(layer.by_count)):
         for node in _by_ease(layer.by_count[count] & domain, easier, liked):
             if layer.holds(node, needs):

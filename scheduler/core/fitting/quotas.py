@@ -1,7 +1,7 @@
-"""Quotas: what the jobs of a tenant, and of each of its users, may hold at once, and what a job counts as.
+"""Quotas: what the jobs of a tenant, and of each of its users, may hold at once, and how a job counts.
 
-A job counts as what it states. The CPUs and memory that it leaves to the platform (`auto`) count as nothing:
-they come with its GPUs, and others lose none that they state.
+A job counts with what it states. CPUs and memory that it leaves to the platform (`auto`) do not count: they
+come with its GPUs, and take nothing that other jobs state.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from scheduler.core.model.snapshot import FIXED_WORLD, Job, Tenant
 UNLIMITED = float("inf")
 #: The line of a quota that caps all GPU models together.
 ALL_MODELS = "*"
-#: The lines that are of no GPUs; no model has such a name.
+#: The lines for CPUs and memory; no GPU model has such a name.
 CPUS = "(cpus)"
 MEMORY = "(memory)"
 _RESOURCES: Mapping[str, str] = {ALL_MODELS: "gpus", CPUS: "cpus", MEMORY: "memory_bytes"}
 
 
 class Amounts(NamedTuple):
-    """What a gang counts as."""
+    """The amounts with which a gang counts against quotas."""
 
     gpus: float
     cpus: float
     memory_bytes: int
 
     def of(self, line: str) -> float:
-        """Return what it takes of a line of a quota, of GPUs of whatever model."""
+        """Return what it takes of a quota's line; on a line of GPUs, whatever their model."""
         return self.cpus if line == CPUS else self.memory_bytes if line == MEMORY else self.gpus
 
 
@@ -45,23 +45,23 @@ class Quota:
 
     def __init__(self, tenant: str, user: str, lines: Mapping[str, float]) -> None:
         self.tenant = tenant
-        #: Empty: it is the whole tenant's.
+        #: Empty: the quota is the whole tenant's.
         self.user = user
-        #: The most at once by GPU model, ALL_MODELS, CPUS and MEMORY; one that is left out has no limit.
+        #: The most at once by GPU model, ALL_MODELS, CPUS and MEMORY; a missing line has no limit.
         self.lines = lines
-        #: Those of its lines that are of GPUs.
+        #: Its lines for GPUs.
         self.of_gpus = {line: limit for line, limit in lines.items() if line not in (CPUS, MEMORY)}
-        #: This number of GPUs fits whatever their model.
+        #: This number of GPUs fits, whatever their model.
         self.gpus_of_any_model = min(self.of_gpus.values(), default=UNLIMITED)
-        #: There are no others: the CPUs and memory of its jobs need not be added up.
+        #: Whether all its lines are for GPUs, so that CPUs and memory need not be summed.
         self.is_of_gpus = len(self.of_gpus) == len(lines)
 
     def counts(self, job: Job) -> bool:
-        """Whether a job of its tenant counts on it."""
+        """Whether a job of its tenant counts against it."""
         return not self.user or job.user == self.user
 
     def room(self, model: str, left: Mapping[str, float]) -> float:
-        """Return for how many GPUs of a model there is room, of what is left by line."""
+        """Return the number of GPUs of a model for which there is room, given what is left by line."""
         return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
 
 
@@ -89,7 +89,7 @@ def _processors(cpus: float | None, memory_bytes: int | None) -> dict[str, float
 
 
 def held_by(job: Job, gpus: int) -> Amounts:
-    """Return what a gang with this number of GPUs counts as."""
+    """Return the amounts of a gang with this number of GPUs."""
     cpus, memory = 0.0, 0
     for need in needs_held(job, gpus):
         cpus += need.cpus
@@ -98,22 +98,24 @@ def held_by(job: Job, gpus: int) -> Amounts:
 
 
 def held_with(job: Job, replicas: int) -> Amounts:
-    """Return what a gang with this number of replicas counts as; one that is not elastic has all of them."""
+    """Return the amounts of a gang with this number of replicas; a gang that is not elastic has all of
+    them.
+    """
     return held_by(job, job.gpus if job.elastic is None else replicas * job.tasks[0].gpus)
 
 
 def least_held(job: Job) -> Amounts:
-    """Return the least that it counts as, whatever size it is given."""
+    """Return the job's least amounts, whatever its size."""
     return _held_at(job, least_gpus(job))._replace(gpus=least_amount(job))
 
 
 def most_held(job: Job) -> Amounts:
-    """Return the most that it counts as."""
+    """Return the job's largest amounts."""
     return least_held(job) if job.elastic is None else _held_at(job, job.elastic[1])
 
 
 def most_gpus_held(job: Job) -> float:
-    """Return the same in GPUs alone."""
+    """Return the job's largest amount of GPUs."""
     if job.elastic is not None:
         return job.elastic[1]
     return job.milligpus / WHOLE_GPU if job.has_parts else job.gpus
@@ -124,7 +126,7 @@ def _held_at(job: Job, gpus: int) -> Amounts:
         return held_by(job, gpus)
     each = growth_of(job)
     replicas = -(-gpus // job.tasks[0].gpus)
-    # All replicas of a fixed world are always there, with all their memory.
+    # All replicas of a fixed world always run, with all their memory.
     memory = each.memory_bytes * replicas
     if job.elastic_mode == FIXED_WORLD:
         memory = job.tasks[0].replicas * job.tasks[0].memory_bytes
@@ -132,21 +134,21 @@ def _held_at(job: Job, gpus: int) -> Amounts:
 
 
 def growth_of(job: Job) -> Amounts:
-    """Return what one more replica of an elastic gang counts as."""
+    """Return the amounts of one more replica of an elastic gang."""
     task = job.tasks[0]
     memory = 0 if job.elastic_mode == FIXED_WORLD else task.memory_bytes
     return Amounts(task.gpus, task.cpus, memory)
 
 
 def exact(amount: float) -> float:
-    """Return a sum without its rounding: what is left of a line is compared with what is asked."""
+    """Return a sum without rounding errors, since it is compared with a request."""
     return round(amount, 6)
 
 
 def exceeds_quota(job: Job, quotas: Sequence[Quota], models: Callable[[], Sequence[str]]) -> Reason | None:
-    """Return why a job is larger than all that its tenant, or its user there, may hold at once; else None.
+    """Return why a job exceeds all that its tenant, or its user there, may hold at once; else None.
 
-    `models` returns those of which it could have GPUs: few jobs are so large that this matters.
+    `models` returns the models that the job could have; few jobs are large enough to need it.
     """
     gpus = least_amount(job)
     for quota in quotas:
@@ -207,7 +209,7 @@ def _user_exceeds(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
 
 
 def over_quota(job: Job, needs: Amounts, quota: Quota, left: Mapping[str, float]) -> Reason:
-    """Return why a job waits that has no room on a quota of which `left` is left."""
+    """Return why a job waits for a quota of which `left` is left."""
     lacking = [line for line in (CPUS, MEMORY) if needs.of(line) > left.get(line, UNLIMITED)]
     of_gpus = sorted(quota.of_gpus)
     accepted = [line for line in of_gpus if line in (ALL_MODELS, *(job.gpu_models or of_gpus))]

@@ -1,4 +1,4 @@
-"""Why the storage of nodes holds a gang back that reads a data set, or rules it out."""
+"""Why the storage of nodes delays a gang that reads a data set, or rules it out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def exceeds_bandwidth(need: Need, fleet: Fleet) -> Reason | None:
 
 
 def waits_for_storage(demand: Demand, capacity: Capacity) -> Reason | None:
-    """Return why a gang waits that would have room if it read nothing; None: it would not have any."""
+    """Return why a gang waits that would have room if it read nothing; None: it would have no room."""
     if not demand.data:
         return None
     needs = tuple([need._replace(readings=()) for need in demand.needs])

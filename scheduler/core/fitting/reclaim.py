@@ -1,8 +1,8 @@
-"""A place for a gang where others must leave: chosen so that they lose as little as possible.
+"""A place for a gang where others must leave, chosen so that the victims lose as little as possible.
 
-The whole gang of a victim stops, so what counts is the GPUs of all of it, then how many gangs these are, for
-each is stopped or moved, then the work they lose. The GPUs of one gang over many nodes are rather taken than
-a node on which many gangs have some.
+A victim's whole gang stops, so the cost is all GPUs of the victims, then the number of victims, since each is
+stopped or moved, then the work that they lose. So one gang over many nodes is preferred as a victim to many
+gangs on one node.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from scheduler.core.fitting.packing import Layer, locate, single_nodes
 #: Nodes compared for one gang; those with most GPUs available without an eviction come first.
 CANDIDATES = 64
 
-#: The holders on a node, the first to be asked to leave first.
+#: The possible victims on a node, in order.
 Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
-#: Gangs, wherever they are, of which each alone has enough GPUs, but no more than this many.
+#: Possible victims on any nodes, each with enough GPUs, but at most this many.
 Elsewhere = Callable[[int], Sequence[Holding]]
 
 
-#: GPUs of all victims, how many these are, and seconds of work of GPUs that they lose.
+#: GPUs of all victims, the number of victims, and the GPU-seconds of work that they lose.
 Loss = tuple[int, int, float]
 
 
 class Room(NamedTuple):
-    """A node for each replica, the GPUs of each node, and the holders that leave for them."""
+    """A node for each replica, the GPUs of each node, and the victims."""
 
     nodes: Sequence[int]
     masks: dict[int, int]
@@ -57,10 +57,10 @@ def reclaim(
     node_rank: int,
     elsewhere: Elsewhere | None = None,
 ) -> Fit | None:
-    """Return the place that costs others least: one node if any will do, else as few as possible.
+    """Return the place that costs others least: on one node if possible, else on as few as possible.
 
-    `free` is what is available without an eviction, `offered` what is with any number of them. Where several
-    gangs would have to leave, one of those `elsewhere` does instead if its GPUs will do.
+    `free`: what is available without an eviction; `offered`: with any number of them. Where several gangs
+    would have to leave, one gang `elsewhere` leaves instead if its GPUs suffice.
     """
     single = islice(single_nodes(offered, fleet, demand, rank, free), CANDIDATES)
     options: list[Sequence[int]] = [[node] * len(demand.needs) for _, node in single]
@@ -97,11 +97,11 @@ def _disturbing_fewer(
     victims: Sequence[Holding],
     others: Sequence[Holding],
 ) -> Room | None:
-    """Return a place, however far apart the gang may be, for which fewer gangs leave; or None.
+    """Return a place with fewer victims, however far apart the gang may be; or None.
 
-    They lose all that they have, wherever it is: tried is what one victim has, the smallest first, then what
-    one of the others has, then what several victims have, the largest first. Idle GPUs do not count towards
-    enough, so that most often nothing is tried.
+    Victims lose all their GPUs on all nodes. The GPUs of one victim are tried, the smallest first, then those
+    of one of the others, then those of several victims, the largest first. Victims must have enough GPUs
+    without idle ones, so usually nothing is tried.
     """
     line = sorted(victims, key=lambda victim: (-victim.gpus, victim.disturbance))
     alone = [victim for victim in reversed(line) if victim.gpus >= demand.gpus]
@@ -110,7 +110,7 @@ def _disturbing_fewer(
     for count in range(2, min(len(line), CANDIDATES)):
         if sum([victim.gpus for victim in line[:count]]) >= demand.gpus:
             tried.append(tuple(line[:count]))
-    # A job that shares a GPU leaves nothing whole behind.
+    # A job that shares a GPU leaves no whole GPU behind.
     tried = [some for some in tried if not any([part.shares for each in some for part in each.parts])]
     if not tried:
         return None
@@ -143,7 +143,7 @@ def _make_room(
     nodes: Sequence[int],
     rank: int,
 ) -> Room | None:
-    """Choose which jobs to stop, and which GPUs to take then, to have the gang on these nodes."""
+    """Choose the victims, and the GPUs to take, to place the gang on these nodes."""
     victims: list[Holding] = []
     masks: dict[int, int] = {}
     for node, needs in by_node(nodes, demand.needs).items():
@@ -179,7 +179,9 @@ def _make_room(
 
 
 def lacking_of(part: Part, free: Layer) -> tuple[float, float]:
-    """Return the CPUs and the bytes of memory that a node lacks for this: none where it asks for none."""
+    """Return the CPUs and the bytes of memory that a node lacks for this part; 0 for what the part does not
+    ask for.
+    """
     cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
     return cpus if part.cpus else min(cpus, 0.0), memory if part.memory else min(memory, 0.0)
 
@@ -189,9 +191,9 @@ def fewest(
 ) -> list[tuple[Holding, Part]] | None:
     """Choose which jobs must leave so that `gpus` GPUs of `lacking.mask`, and its CPUs and memory, come free.
 
-    What it reads has to be possible too, beside what the node reads in `free` without those that are `gone`.
-    Takes occupants in their order until it is enough. Then lets off those that turn out not to be needed, the
-    most expensive first. None when all of them together are not enough.
+    Its readings must be possible too, beside what the node reads in `free` without those that are `gone`.
+    Takes occupants in their order until they suffice, then spares those that turn out not to be needed, the
+    most expensive first. None when all of them together do not suffice.
     """
 
     shared = any([part.shares for _, part in occupants])

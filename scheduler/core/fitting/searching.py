@@ -1,4 +1,4 @@
-"""What fits into what a view may hand out, and where: questions, which change nothing."""
+"""Searches for placements within what a view may hand out; nothing here changes it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.snapshot import JobId
 
-#: A placer's taste: a model and the node of each replica of a gang, by what the models offer; or None.
+#: A placer's rule: from what the models offer, a model and the node of each replica of a gang; or None.
 Chooser = Callable[[Cluster, Mapping[str, Layer], Demand], tuple[str, Sequence[int]] | None]
-#: The same for a gang that has parts of GPUs, at a reach: `Searching.open_gpus` is what it is offered, and
+#: The same for a gang with parts of GPUs, at a reach: `Searching.open_gpus` returns its offer, and
 #: `Searching.fit_of` makes a fit of its choice.
 PartChooser = Callable[["Searching", Demand, int], Fit | None]
 
 
 class Searching(Offers):
-    """The layers of a view with an account of what it may still hand out."""
+    """The layers of a view, with an account of what it may still hand out."""
 
     def __init__(
         self,
@@ -51,9 +51,10 @@ class Searching(Offers):
         super().__init__(cluster, layers, evictable, by_size)
         #: What the view may still hand out.
         self.account = Account()
-        #: Asked first where no job is disturbed; None, or when it finds nothing: `packing` chooses.
+        #: Asked first for a place where no job is disturbed; if None, or if it finds nothing, `packing`
+        #: chooses.
         self.chooser: Chooser | None = None
-        #: The same for gangs that have parts of GPUs; `open_gpus` chooses.
+        #: The same for gangs with parts of GPUs; else `open_gpus` chooses.
         self.part_chooser: PartChooser | None = None
 
     @property
@@ -61,29 +62,31 @@ class Searching(Offers):
         return self.cluster.models
 
     def may_stay(self, holding: Holding) -> bool:
-        """Whether the view may still hand out what one of its own has."""
+        """Whether the view may still hand out the GPUs of one of its own holdings."""
         return self._is_pinned(holding) or self.account.cost(holding) <= self.room(holding.model)
 
     def undisturbed(self, model: str) -> int:
-        """Return how many GPUs of a model could be handed out without stopping a job: those that are idle or
-        come free, as far as the view may use them.
+        """Return how many GPUs of a model could be handed out without stopping a job: idle ones and those
+        coming free, within the view's limit.
         """
         return max(0, min(self._layers[model][RELEASING].gpus, self.room(model)))
 
     def room(self, model: str) -> int:
-        """Return how many more GPUs of a model the view may hand out, if all were available."""
+        """Return how many more GPUs of a model the view's limit allows."""
         room = self.account.room(model)
         return self.cluster.fleets[model].total if room is None else room
 
     def offered(self, model: str) -> int:
-        """Return how many GPUs of a model could be handed out now, though jobs would have to stop."""
+        """Return how many GPUs of a model could be handed out now, including those of possible victims."""
         holdings = [holding for holding in self.pending.values() if holding.model == model]
         kept = [holding for holding in holdings if self._is_pinned(holding)]
         own, pinned = [together(each, has_parts=bool(self.account.own.opened)) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
-        """Return what each node offers of a model, though jobs would have to stop, but not those named."""
+        """Return what each node offers of a model, including the GPUs of possible victims, except those in
+        `but`.
+        """
         masks, usable = list(self._layers[model][-1].masks), self.cluster.fleets[model].usable
         counts = [mask.bit_count() for mask in masks]
         for jobs, holding in self.pending.items():
@@ -94,12 +97,12 @@ class Searching(Offers):
         return counts
 
     def nodes_for(self, demand: Demand, model: str) -> frozenset[int] | None:
-        """Return the numbers of the nodes of a model that will do for a gang; None: all of them."""
+        """Return the numbers of a model's nodes that a gang may use; None: all of them."""
         allowed = self._allowed(demand, model)
         return None if allowed is None else frozenset(members(allowed))
 
     def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
-        """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
+        """Return a place on these nodes, one for each replica, preferring the gang's `own` GPUs; or None."""
         if demand.has_parts:
             offers = (self.open_gpus(model, reach, demand) for reach in range(OWN + 1))
             found = (offered.place_on(demand, nodes) for offered in offers if offered is not None)
@@ -126,8 +129,8 @@ class Searching(Offers):
     def find(self, demand: Demand) -> Fit | None:
         """Return the best place for a gang, one that disturbs no job if there is one; or None.
 
-        Where a view has cells of its own they are guaranteed to it: it uses nodes there that it should avoid
-        if there is no other place (decision 0016). A node that is no candidate is never used.
+        A view's own cells are guaranteed to it: there it uses nodes that the gang should avoid if there is no
+        other place (decision 0016). A node that is not a candidate is never used.
         """
         fit = self._search(demand)
         if fit is None and demand.avoid and self._private:
@@ -151,7 +154,8 @@ class Searching(Offers):
                 if chosen is not None:
                     return self._fit_on_chosen(*chosen, offers, demand)
             found = (fit for model in models if (fit := self._find_in(model, reach, demand)) is not None)
-            # What needs no GPUs goes where the fewest are idle, that others need these CPUs less.
+            # A job without GPUs goes where the fewest GPUs are idle, since GPU jobs need the CPUs there
+            # least.
             best = next(found, None) if demand.gpus else min(found, key=self._idle_beside, default=None)
             if best is not None:
                 return best
@@ -224,7 +228,7 @@ class Searching(Offers):
             if is_free and all(
                 [free.takes(part.node, share, fleet.memory_of(part.node, share.gpu)) for share in part.shares]
             ):
-                continue  # All of it is free: no job has to be asked.
+                continue  # All of it is free, so no job has to leave.
             others, gone = [], list[Part]()
             occupants = self._occupants(model, True, demand, part.node)
             makes_room = set[Holding]()
@@ -242,7 +246,7 @@ class Searching(Offers):
                     gone.append(there)
                 else:
                     others.append((occupant, there))
-            # Some may have to leave for their CPUs or memory though their GPUs are not wanted.
+            # Some may have to leave for their CPUs or memory, even if their GPUs are not needed.
             also = fewest(others, Part(part.node, 0, cpus, memory, readings=part.readings), 0, free, gone)
             if also is None:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
@@ -273,9 +277,9 @@ class Searching(Offers):
         return None
 
     def open_gpus(self, model: str, reach: int, demand: Demand) -> OpenGpus | None:
-        """Return what a gang with parts is offered at that reach; None: no more than at the one before.
+        """Return what a gang with parts is offered at that reach; None: no more than at the previous one.
 
-        In cells of its own a view has whole GPUs only (decision 0053).
+        In its own cells a view has whole GPUs only (decision 0053).
         """
         has_more = model not in self._private and self._adds(model, reach)
         offered = self._offered(model, reach, demand) if has_more else None

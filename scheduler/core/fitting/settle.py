@@ -1,4 +1,4 @@
-"""Settling grants on a capacity: where the jobs are if they can stay there, else where there is room."""
+"""Settles grants on a capacity: in place if the jobs can stay there, else where there is room."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from scheduler.core.model.snapshot import Job, JobId
 
 
 def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Placement | None:
-    """Use up the capacity for one grant and return its place, or None when it does not fit whole.
+    """Take one grant's GPUs from the capacity and return its placement, or None when it does not fit whole.
 
-    A job stays where it is if it may. One that is spread wider than its grant asks moves when that disturbs
-    no job, and stays otherwise.
+    A job stays in place if it may. A job that is spread wider than its grant asks moves if that disturbs no
+    job, and stays otherwise.
     """
     holding = capacity.pending.get(grant.jobs)
     if holding is not None and grant.jobs in capacity.pinned:
@@ -45,7 +45,7 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
 def _settle_on_nodes(
     grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity, holding: Holding | None
 ) -> Placement | None:
-    """Settle a grant that names its nodes; a gang keeps its GPUs on those where it is."""
+    """Settle a grant that names its nodes; a gang keeps its GPUs on those nodes."""
     assert grant.gpu_model is not None
     numbers = capacity.cluster.numbers_by_id(grant.gpu_model)
     nodes = [numbers[node] for node, replicas in grant.nodes for _ in range(replicas)]
@@ -79,14 +79,14 @@ def _kept(holding: Holding, capacity: Capacity) -> Placement:
 def _find_elsewhere(
     grant: Grant, jobs: Mapping[JobId, Job], holding: Holding, capacity: Capacity
 ) -> Fit | None:
-    """Return a place for a gang whose own one counts as free."""
+    """Return a place for a gang, counting its present place as free."""
     without = capacity.fork()
     without.drop(holding)
     return without.find(demand_of_grant(grant, jobs, capacity.cluster))
 
 
 def _is_wider(grant: Grant, holding: Holding, capacity: Capacity) -> bool:
-    """Whether a gang is spread over more than one node, or rack, and its grant asks for one."""
+    """Whether a gang is spread over several nodes, or racks, although its grant asks for one."""
     if grant.locality is Locality.ANY or len(holding.parts) == 1:
         return False
     if grant.locality is Locality.NODE:
@@ -104,9 +104,9 @@ def _may_stay(grant: Grant, jobs: Mapping[JobId, Job], gpus: int, model: str) ->
 def settle_all(
     grants: Sequence[Grant], jobs: Mapping[JobId, Job], capacity: Capacity
 ) -> dict[int, Placement]:
-    """Settle grants in their order; return the places by position, leaving out what does not fit.
+    """Settle grants in their order; return the placements by position, leaving out grants that do not fit.
 
-    A job that has its place already is passed over, so a grant may be followed by its own fallbacks.
+    A job that already has a placement is skipped, so a grant may be followed by its own fallbacks.
     """
     if capacity.pending:
         capacity.rank(grants)

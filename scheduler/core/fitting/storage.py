@@ -1,8 +1,8 @@
-"""What the storage of a node has to deliver, and whether it can (decision 0093).
+"""The load on a node's storage, and whether the node can deliver it (decision 0093).
 
-A node reads a data set once for all the jobs there, as long as its cache holds all data sets that are read
-there: what one job has read, the others find in memory. Then the fastest of them is what counts. Where the
-cache is too small, each job reads for itself.
+A node reads a data set once for all its jobs as long as its cache holds all data sets read there: what one
+job has read, the others find in memory. Then only the fastest reader counts. Where the cache is too small,
+each job reads for itself.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _ROUNDING = 1e-6
 
 
 class Storage(NamedTuple):
-    """What a node has: bytes a second, 0 where it is not stated, and bytes of cache."""
+    """A node's storage: bytes a second, 0 where not stated, and bytes of cache."""
 
     bandwidth: float
     cache_bytes: int
 
 
 class Reading(NamedTuple):
-    """What a gang reads of a data set on one node, or one of its replicas."""
+    """What a gang, or one of its replicas, reads from a data set on one node."""
 
-    #: Its tenant and its name.
+    #: The data set's tenant and name.
     data: str
     size_bytes: int
-    #: Bytes a second; 0: it said none.
+    #: Bytes a second; 0: not stated.
     bandwidth: float
 
 
@@ -59,9 +59,10 @@ def load(readings: Iterable[Reading], cache_bytes: int) -> float:
 
 
 def is_fast_enough(storage: Storage, there: Sequence[Reading], more: Sequence[Reading]) -> bool:
-    """Whether a node can deliver what more gangs read beside those there: one reading a gang and data set.
+    """Whether a node can deliver more readings beside those there, with one reading for each gang and data
+    set.
 
-    What adds nothing to the load may come, also where more was promised than there is.
+    A reading that adds no load is always possible, even if the storage is overcommitted.
     """
     if not more or not storage.bandwidth:
         return True

@@ -1,9 +1,9 @@
-"""The cells of a virtual cluster as nodes of a cluster of its own: what the cells guarantee, and no more.
+"""The cells of a virtual cluster as nodes of its own cluster, with only what the cells guarantee.
 
-A cell is all or part of one node, or several nodes. Two cells are never near to each other by luck, and a
-group of the topology is as large as the cells of which it is certain: without switches among the types, two
-GPUs of a node share a switch only if the whole node does. CPUs and memory come in proportion to the GPUs,
-as the node of the chain that has the fewest would have it.
+A cell is all or part of one node, or several nodes. Two cells never count as near to each other, and a
+topology group is only as large as the cells guarantee: without switches among the cell types, two GPUs of a
+node share a switch only if the whole node does. CPUs and memory are in proportion to the GPUs, by the node of
+the chain that has the fewest.
 
 Policies work on these nodes when GPUs are divided by cells, and a private cluster is simulated on them.
 """
@@ -21,19 +21,19 @@ NODE_LEVEL = "node"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is certain of every node of a chain."""
+    """The facts that hold for every node of a chain."""
 
     #: 0: not stated.
     cpus_per_gpu: float
     memory_bytes_per_gpu: float
     storage_bandwidth_per_gpu: float
     cache_bytes_per_gpu: float
-    #: By level of the topology, the node's left out: the level of the cells that lie within one group.
+    #: By topology level, without the node's: the level of the cells that lie within one group.
     levels: tuple[int, ...]
 
 
 def profile_of(chain: Chain, nodes: Mapping[str, Node], levels: Sequence[str]) -> Profile:
-    """Return the profile of a chain; `nodes` by name, those that are gone may be missing."""
+    """Return the profile of a chain; `nodes`: by name, without those that are gone."""
     size = chain.sizes[chain.node_level]
     there = [
         (number, node)
@@ -52,7 +52,7 @@ def profile_of(chain: Chain, nodes: Mapping[str, Node], levels: Sequence[str]) -
 
 
 def _level_above(chain: Chain, there: Sequence[tuple[int, Node]], steps: int) -> int:
-    """Return the highest level whose cells have nodes of one path only, as far as these steps go."""
+    """Return the highest level whose cells have nodes that share the first `steps` of their path."""
     for level in range(chain.top + 1, chain.node_level, -1):
         paths: dict[int, tuple[str, ...]] = {}
         for number, node in there:
@@ -71,7 +71,9 @@ def _inside(chain: Chain, first: int, node: Node) -> tuple[tuple[str, ...], ...]
 
 
 def _level_inside(chain: Chain, insides: set[tuple[tuple[str, ...], ...]], steps: int) -> int:
-    """Return the highest level whose cells have GPUs of one path only, inside every node."""
+    """Return the highest level whose cells have GPUs that share the first `steps` of their path inside every
+    node.
+    """
     for level in range(chain.node_level, 0, -1):
         size = chain.sizes[level]
         if all(
@@ -136,7 +138,7 @@ def _owned(layout: Layout, virtual_cluster: str) -> Iterator[tuple[str, int, int
 
 
 def _steps(chain: Chain, levels: Sequence[int], place: int, leaf: int, owned: int) -> Iterator[str]:
-    """Yield the path of a node: groups that reach beyond its own cell hold that cell only."""
+    """Yield the path of a node; groups that reach beyond its own cell contain only that cell."""
     first = place - leaf % chain.sizes[owned] // chain.sizes[min(owned, chain.node_level)]
     for level in levels:
         within = min(level, owned)

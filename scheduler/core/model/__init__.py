@@ -1,1 +1,1 @@
-"""What all else speaks of: the facts of an instant, the plan, lifecycles, errors, words, stored forms."""
+"""The common terms: the facts of an instant, the plan, lifecycles, errors, wording, stored forms."""

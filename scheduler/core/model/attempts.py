@@ -1,12 +1,11 @@
 """An attempt as a pure machine: (state, event) -> (state, effects).
 
-Agents, people, rounds and clocks let events happen; `step` says what becomes of the attempt, and what is to
-be done about it, in order. Nothing is written, sent or looked up here. The live loop carries the effects out
-on rows, the simulator on its variables (`sim.floor`): so what an attempt may do, what it is said to have come
-to, and what becomes of its job is the same in both.
+Agents, people, rounds and clocks cause events; `step` returns the attempt's new state and the effects to
+carry out, in order. Nothing is written, sent or looked up here. The live loop carries the effects out on
+rows, the simulator on its variables: so an attempt's steps, its outcome and what becomes of its job are the
+same in both.
 
-Events that repeat what is known, or come when all is over, change nothing. What cannot happen raises
-InvalidTransition.
+Repeated events, and events after the end, change nothing. Impossible events raise InvalidTransition.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from scheduler.core.model.lifecycle import (
 #: The category of a part whose node was lost.
 LOST = "lost"
 
-#: How an attempt ended that was stopped, by the cause.
+#: The outcome of a stopped attempt, by the cause.
 OUTCOME_BY_CAUSE: Mapping[StopCause, Outcome] = {
     StopCause.PREEMPTED: Outcome.PREEMPTED,
     StopCause.MIGRATED: Outcome.PREEMPTED,
@@ -53,7 +52,7 @@ class Part:
 
     state: PartState = PartState.WAITING
     exit_code: int | None = None
-    #: What it ended of, in the agent's word; empty: of itself.
+    #: Why it ended, in the agent's word; empty: by itself.
     category: str = ""
 
     @property
@@ -64,18 +63,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All of an attempt that decides anything."""
+    """The facts about an attempt that decide its steps."""
 
     #: For error messages.
     id: int
     state: AttemptState = AttemptState.PLANNED
-    #: By node. The simulator has one part for all nodes of a gang: there they do the same at the same time.
+    #: By node. The simulator has one part for all nodes of a gang, since there they act at the same time.
     parts: Mapping[int, Part]
     #: Whether its nodes were sent the order to start.
     go: bool = False
     #: Why it stops or has stopped; set for a failed gang also where no other part was left to stop.
     stop_cause: StopCause = StopCause.NONE
-    #: Exactly when it has ended.
+    #: Set exactly when it has ended.
     outcome: Outcome | None = None
 
     @property
@@ -85,7 +84,7 @@ class State:
 
     @property
     def unended_nodes(self) -> tuple[int, ...]:
-        """The nodes on which something of it may be alive, or is to be."""
+        """The nodes on which a part of it may be alive, or is to start."""
         return tuple([node for node, part in self.parts.items() if part.state is not PartState.EXITED])
 
 
@@ -94,7 +93,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promoted:
-    """Its GPUs are its own: no other holds them any more, and its job has left its old place."""
+    """Its GPUs are free for it: no other attempt holds them any more, and its job has left its old GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +139,7 @@ Event = Promoted | Withdrawn | Stopped | PartEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Write that it took this step: all else of the new state is true with it."""
+    """Write that it took this step; the rest of the new state follows."""
 
     event: AttemptEvent
 
@@ -152,21 +151,21 @@ class NoteCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotePart:
-    """Write what is known of the part on a node."""
+    """Write the state of the part on a node."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFailure:
-    """Write what the part on a node failed of: it was the first."""
+    """Write why the part on a node failed, as the first of the attempt."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Order all nodes to start, and send where rank 0 is."""
+    """Order all nodes to start, and send them the address of rank 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +175,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellToStop:
-    """Order these nodes to stop their parts; pages that show the job show it again."""
+    """Order these nodes to stop their parts; pages that show the job are refreshed."""
 
     nodes: tuple[int, ...]
 
@@ -190,12 +189,14 @@ class ReleaseNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseAll:
-    """Give back all GPUs that it holds or is nominated for, unless another job has, or will have, them."""
+    """Give back all GPUs that it holds or is nominated for, unless another job of the allocation has or will
+    have them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndJob:
-    """Take the job's next step (`job_after`), and then that of what is planned for it."""
+    """Take the job's next step (`job_after`), then that of an attempt planned for it."""
 
     outcome: Outcome
     #: Whether it ever held GPUs.
@@ -209,14 +210,14 @@ Effects = tuple[Effect, ...]
 
 
 def planned(attempt: int, nodes: Iterable[int]) -> State:
-    """Return an attempt as a round makes it, on these nodes; it is promoted when nothing is in its way."""
+    """Return an attempt as a round makes it, on these nodes; it is promoted once its GPUs are free."""
     return State(id=attempt, parts=dict.fromkeys(nodes, Part()))
 
 
 def step(state: State, event: Event) -> tuple[State, Effects]:
-    """Take in one event; return the new state and what is to be done, in order.
+    """Process one event; return the new state and the effects to carry out, in order.
 
-    Raises InvalidTransition for what cannot happen in this state.
+    Raises InvalidTransition for an event that is impossible in this state.
     """
     match event:
         case Promoted():
@@ -243,7 +244,7 @@ def _stopped(state: State, cause: StopCause) -> tuple[State, Effects]:
             state, effects = _ended(replace(state, stop_cause=cause), OUTCOME_BY_CAUSE[cause])
             return state, (NoteCause(), *effects)
         case AttemptState.STOPPING if cause is StopCause.CANCELLED and state.stop_cause is not cause:
-            # A person's cancel outranks whatever it is stopping for: its job must not be queued again.
+            # A user's cancel outranks any other cause: its job must not be queued again.
             return replace(state, stop_cause=cause), (NoteCause(),)
         case AttemptState.STOPPING:
             return state, ()
@@ -253,7 +254,7 @@ def _stopped(state: State, cause: StopCause) -> tuple[State, Effects]:
 
 
 def _left(state: State) -> Effects:
-    """Let a stopping gang give back what it has left; one that goes on is held whole, as it was granted."""
+    """Release nodes that a stopping gang has left; a gang that goes on holds all its GPUs, as granted."""
     if state.state is not AttemptState.STOPPING:
         return ()
     exited = [node for node, part in state.parts.items() if part.state is PartState.EXITED]
@@ -262,7 +263,7 @@ def _left(state: State) -> Effects:
 
 def _part(state: State, event: PartEvent) -> tuple[State, Effects]:
     if state.state is AttemptState.PLANNED or event.node not in state.parts:
-        # No node has heard of it yet; or this one never will.
+        # No node knows of it yet, or this node never will.
         raise InvalidTransition("attempt", state.id, state.state, f"{_words(event)} on node {event.node}")
     part = state.parts[event.node]
     if state.state is AttemptState.ENDED or part.state is PartState.EXITED:
@@ -288,7 +289,7 @@ def _with(state: State, node: int, part: Part) -> State:
 
 
 def _ready(state: State, node: int) -> tuple[State, Effects]:
-    """When the last of a gang is ready, all may go."""
+    """When the last part of a gang is ready, order all to start."""
     noted = NotePart(node=node)
     is_ready = all(part.state is PartState.READY for part in state.parts.values())
     if not is_ready or state.go or state.state is not AttemptState.STARTING:
@@ -297,7 +298,7 @@ def _ready(state: State, node: int) -> tuple[State, Effects]:
 
 
 def _running(state: State, node: int) -> tuple[State, Effects]:
-    """The attempt runs when all of its nodes do, or have done."""
+    """Let the attempt run when all of its nodes run or have run."""
     noted = NotePart(node=node)
     waits = any(part.state in _BEFORE_RUNNING for part in state.parts.values())
     if waits or state.state is not AttemptState.STARTING:
@@ -307,7 +308,7 @@ def _running(state: State, node: int) -> tuple[State, Effects]:
 
 
 def _exited(state: State, node: int) -> tuple[State, Effects]:
-    """The attempt ends with its last part, and is stopped when it can not go on without this one."""
+    """End the attempt with its last part, or stop it if it cannot go on without this one."""
     effects: Effects = (NotePart(node=node),)
     part = state.parts[node]
     if not part.succeeded and state.state is not AttemptState.STOPPING:
@@ -324,15 +325,15 @@ def _exited(state: State, node: int) -> tuple[State, Effects]:
 
 
 def _outcome(state: State) -> Outcome:
-    # A part that exits 0 because it was stopped has saved its work, not done it; one that exits 0 on its own
-    # is done, even when the order to stop was already on its way.
+    # A part that exits 0 because it was stopped has saved its work, not finished it. A part that exits 0 by
+    # itself is finished, even if an order to stop was already on its way.
     if all(part.succeeded for part in state.parts.values()):
         return Outcome.SUCCEEDED
     return OUTCOME_BY_CAUSE.get(state.stop_cause, Outcome.FAILED)
 
 
 def _ended(state: State, outcome: Outcome) -> tuple[State, Effects]:
-    """End the attempt, and with it the parts that no node ever heard of."""
+    """End the attempt, and with it the parts that no node knows of."""
     was_live, unheard = state.is_live, state.unended_nodes
     for node in unheard:
         state = _with(state, node, replace(state.parts[node], state=PartState.EXITED))
@@ -351,17 +352,17 @@ class JobAfter(StrEnum):
     CANCELLED = "cancelled"
     #: Its trial run went well: it waits for all of its GPUs.
     TRIAL_PASSED = "trial_passed"
-    #: It is tried again where that is worth while, and has failed otherwise.
+    #: It is retried where its failure allows it, else it has failed.
     FAILED = "failed"
-    #: It waits for another attempt, since its GPUs were taken, or since they were lost.
+    #: It waits for another attempt, since its GPUs were taken or lost.
     PREEMPTED = "preempted"
     LOST = "lost"
-    #: The attempt never began, and the job goes on as it is.
+    #: The attempt never began, and the job stays as it is.
     UNCHANGED = "unchanged"
 
 
 def job_after(end: EndJob, *, is_trial: bool, cancelling: bool) -> JobAfter:
-    """Return what becomes of the job; `cancelling`: its user wants it no more."""
+    """Return what becomes of the job; `cancelling`: its user has cancelled it."""
     has_succeeded = end.outcome is Outcome.SUCCEEDED
     if has_succeeded and not is_trial:
         return JobAfter.SUCCEEDED
@@ -377,10 +378,10 @@ def job_after(end: EndJob, *, is_trial: bool, cancelling: bool) -> JobAfter:
 
 
 def stop_cause(cause: StopCause, *, is_over: bool, cancelling: bool) -> StopCause:
-    """Return why one job of an allocation stops that is stopped as a whole for `cause`.
+    """Return why one job stops when its whole allocation is stopped for `cause`.
 
-    A time limit (`is_over`: it is, for this job) and a cancellation are one job's: those that it shares GPUs
-    with stop for the moment, and go on later.
+    A time limit (`is_over`: reached by this job) and a cancellation concern one job: jobs that share its GPUs
+    stop for the moment, and go on later.
     """
     if (cause is StopCause.TIME_LIMIT and not is_over) or (cause is StopCause.CANCELLED and not cancelling):
         return StopCause.PREEMPTED

@@ -1,7 +1,7 @@
-"""CPUs and memory that a job leaves to the platform, and what it makes of them.
+"""CPUs and memory that a job leaves to the platform, and its speed by them.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022: a
-job's sensitivity is W(CPUs, memory), of which each axis is known by itself and the slower one decides.
+job's sensitivity is W(CPUs, memory); each axis is known separately, and the slower one decides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: How the CPUs and memory of a node are divided among those who leave it to the platform.
+#: How a node's CPUs and memory are divided among jobs that leave them to the platform.
 PROPORTIONAL = "proportional"
 GREEDY = "greedy"
 TUNE = "tune"
@@ -20,8 +20,8 @@ TUNE = "tune"
 class Sensitivity:
     """Speed of a replica by its CPUs, and by its bytes of memory, in pairs (amount, speed), ascending.
 
-    Speeds are relative to each other. Between two amounts it is on the line between them, below the first on
-    the line to nothing, above the last it gains no more. Empty: it does not depend on it.
+    Speeds are relative to each other. They are interpolated linearly between amounts, and down to 0 below the
+    first; above the last they stay the same. Empty: the speed does not depend on the amount.
     """
 
     by_cpus: tuple[tuple[float, float], ...] = ()
@@ -40,8 +40,9 @@ class Sensitivity:
         return min(speeds, default=1.0)
 
     def best(self) -> tuple[float | None, float | None]:
-        """Return the fewest CPUs, and bytes of memory, with which it is as fast as it can be; None of what
-        it does not depend on."""
+        """Return the fewest CPUs, and bytes of memory, at which it is fastest; None for what it does not
+        depend on.
+        """
         top = min([curve[-1][1] for curve in (self.by_cpus, self.by_memory) if curve], default=1.0)
         cpus, memory = (
             _least_with(curve, top) if curve else None for curve in (self.by_cpus, self.by_memory)
@@ -65,9 +66,9 @@ class AuxiliaryShare:
     the node does not say what it has, or what the job itself states."""
 
     replicas: tuple[tuple[float, int], ...]
-    #: The part of its node that its GPUs are: what it has by them alone.
+    #: The amounts in proportion to its GPUs.
     proportional: tuple[tuple[float, int], ...]
-    #: For people: why some replica has less than that, though it would make use of it; empty: none has.
+    #: For people: why some replica has less than that, although it could use it; empty: none has.
     message: str = ""
 
 
@@ -81,7 +82,7 @@ def _speed_at(curve: Sequence[tuple[float, float]], amount: float) -> float:
 
 
 def _least_with(curve: Sequence[tuple[float, float]], speed: float) -> float:
-    """Return the least amount with that speed, which the curve reaches."""
+    """Return the least amount at which the curve reaches that speed."""
     low = (0.0, 0.0)
     for point in curve:
         if point[1] >= speed:

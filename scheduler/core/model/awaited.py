@@ -1,4 +1,4 @@
-"""What a job waits for of others before it may start: Slurm's `--dependency`."""
+"""What a job waits for before it may start: states of other jobs, as with Slurm's `--dependency`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STARTED = "started"
 #: The states of another job for which a job may wait: afterok, afterany, afternotok and after. A job that was
 #: cancelled counts as failed, and as started.
 WHEN = (SUCCEEDED, ENDED, FAILED, STARTED)
-#: That an earlier job of the same name and user has ended. Each round computes it, so it is stated nowhere.
+#: An earlier job of the same name and user has ended. Each round computes it, so no job states it.
 SINGLETON = "singleton"
 
 
@@ -22,7 +22,7 @@ class Awaited:
     job: int
     #: One of `WHEN`, or SINGLETON.
     when: str = SUCCEEDED
-    #: It ended otherwise, so that this can not happen any more.
+    #: It ended otherwise, so that this can no longer happen.
     is_never: bool = False
-    #: All tasks of this array are waited for, of which `job` is the last that has not ended; None: it alone.
+    #: The awaited array, of which `job` is the last task that has not ended; None: only `job` is awaited.
     array: int | None = None

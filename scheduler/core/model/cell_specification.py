@@ -1,8 +1,8 @@
-"""What an operator declares: kinds of cells, the hardware made of them, and each virtual cluster's own.
+"""An operator's declaration of cells: their types, the hardware, and what each virtual cluster owns.
 
 A *cell* is a group of GPUs that are near to each other: a switch, a socket, a node, a rack (HiveD, OSDI'20,
-section 3). A virtual cluster that owns a cell of a type always gets GPUs which are that near; a count of
-GPUs promises no such thing.
+section 3). A virtual cluster that owns a cell of a type always gets GPUs that are that near; a count of GPUs
+does not guarantee that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PhysicalCell:
     name: str
     #: The machines in it, in order.
     nodes: tuple[str, ...]
-    #: Node -> the indices of its GPUs in the order of the leaves; 0, 1, 2, ... where nothing is said.
+    #: Node -> the indices of its GPUs in the order of the leaves; 0, 1, 2, ... by default.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -40,13 +40,13 @@ class VirtualCells:
 
     #: Type, or "topmost type/type" where a type occurs in several chains -> how many.
     cells: Mapping[str, int] = field(default_factory=dict)
-    #: Name -> address of a physical cell that is this virtual cluster's for good.
+    #: Name -> address of a physical cell that this virtual cluster owns permanently.
     pinned: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specification:
-    """The whole of it. `core.cells.chains.compiled` checks that it makes sense."""
+    """The whole declaration. `core.cells.chains.compiled` checks that it is consistent."""
 
     types: tuple[CellType, ...] = ()
     physical: tuple[PhysicalCell, ...] = ()

@@ -20,8 +20,8 @@ else:
     def changed(value: T, **changes: Any) -> T:
         """Return what `dataclasses.replace` returns, in 40 % of the time for a job of 45 fields.
 
-        It is for classes with slots and without `__post_init__`, in places that every event of a simulation
-        passes. Raises KeyError for a field that the class does not have.
+        It is for classes with slots and without `__post_init__`, in code that runs at every event of a
+        simulation. Raises KeyError for a field that the class does not have.
         """
         kind = type(value)
         read, write_all, write = _fields_of(kind)
@@ -41,7 +41,7 @@ def _fields_of(
     tuple[Callable[[Any, object], None], ...],
     Mapping[str, Callable[[Any, object], None]],
 ]:
-    """Return what reads all fields of a class at once, and what writes each."""
+    """Return a function that reads all fields of a class at once, and the functions that write each."""
     if hasattr(kind, "__post_init__") or not hasattr(kind, "__slots__"):
         raise TypeError(f"{kind.__name__} has no slots, or checks its fields: use dataclasses.replace")
     names = [field.name for field in fields(kind)]

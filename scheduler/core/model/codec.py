@@ -29,7 +29,7 @@ def dumps_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def _named(running: Running) -> Running:
-    """Return an allocation that says of its jobs by name what it does by number: the encoder wants texts."""
+    """Return an allocation with its jobs' numbers as strings, which the encoder needs as keys."""
     return replace(running, speeds=_by_name(running.speeds), joined=_by_name(running.joined))  # type: ignore[arg-type]
 
 
@@ -59,8 +59,8 @@ def dumps_plan(plan: Plan) -> bytes:
 
 
 def unstorable_views(plan: Plan) -> dict[str, str]:
-    """Return the views whose part in the plan can not be stored, and why: their policy remembers or reports
-    what is not JSON.
+    """Return the views whose part of the plan cannot be stored, and why: their policy's memory or ledger is
+    not JSON.
     """
     found: dict[str, str] = {}
     for view in sorted({*plan.memory, *plan.ledger, *plan.queues}):

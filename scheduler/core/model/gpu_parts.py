@@ -1,4 +1,4 @@
-"""A GPU is divisible: what a part of one is, and which jobs may share."""
+"""Parts of GPUs, and which jobs may share a GPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and a job that asks for a
-#: part of one is not started. MEASURED: parts are shared, and policies let jobs share that were measured to
-#: get along. FREE: policies may also let jobs share that were not measured together.
+#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU has one job, and jobs that ask for parts
+#: do not start. MEASURED: parts are shared, and policies let jobs share that did well when measured together.
+#: FREE: policies may also let jobs share that were not measured together.
 SHARE_NEVER = "never"
 SHARE_MEASURED = "measured"
 SHARE_FREE = "free"
@@ -31,9 +31,9 @@ def is_instance(gpu_model: str) -> bool:
 class GpuPart:
     """A part of one GPU (KubeShare, HPDC 2020): compute in thousandths, memory in bytes."""
 
-    #: What it gets whenever it can use it; requests on a GPU sum to at most `WHOLE_GPU`.
+    #: The compute that it always gets when it needs it; requests on a GPU sum to at most `WHOLE_GPU`.
     request: int
-    #: What it never exceeds, though the rest is idle; limits may sum to more.
+    #: The compute that it never exceeds, even if the rest is idle; limits may sum to more.
     limit: int
     #: Never overcommitted. 0: in proportion to the request.
     memory_bytes: int = 0
@@ -54,7 +54,7 @@ def fit_together(parts: Sequence[GpuPart], device_bytes: int) -> bool:
 class SharingLabels:
     """Which jobs may share GPUs with a job that uses parts of GPUs (KubeShare, HPDC 2020); empty: any."""
 
-    #: With jobs of the same affinity alone.
+    #: Only with jobs of the same affinity.
     affinity: str = ""
     #: Not with jobs of the same anti-affinity.
     anti_affinity: str = ""

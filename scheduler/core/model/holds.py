@@ -1,8 +1,8 @@
-"""Which allocations hold GPUs and which are nominated for them, as a pure machine.
+"""The allocations that hold GPUs or are nominated for them, as a pure machine.
 
-A hold goes nominated -> held -> released. A round grants GPUs to an allocation. It holds them at once where
-they are free and its jobs have left their old place. Else it is nominated for them, and is promoted when both
-have come true. A node's GPUs may be released before those of the gang's other nodes.
+A hold goes nominated -> held -> released. A round grants GPUs to an allocation. It holds them at once if they
+are free and its jobs have left their old GPUs. Else it is nominated for them, and is promoted when both are
+the case. A node's GPUs may be released before those of the gang's other nodes.
 
 The live loop keeps holds in rows and asks this machine about the GPUs concerned; the simulator keeps one for
 its whole cluster. So one place decides which allocation waits for which. The database guards that a whole GPU
@@ -18,7 +18,7 @@ from scheduler.core.model.gpu_parts import GpuPart, fit_together
 from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.core.model.snapshot import AllocationId, GpuId
 
-#: What each allocation has of a GPU; None: all of it.
+#: The part of a GPU that each allocation has; None: all of it.
 There = dict[AllocationId, GpuPart | None]
 _NO_PARTS: Mapping[GpuId, GpuPart] = {}
 _NOBODY: There = {}
@@ -47,13 +47,13 @@ class GpuHolds:
         return self._held.get(gpu, _NOBODY)
 
     def nominees(self, gpus: Iterable[GpuId]) -> list[AllocationId]:
-        """Return who is nominated for some of these GPUs, the oldest first."""
+        """Return the allocations nominated for some of these GPUs, the oldest first."""
         return sorted({allocation for gpu in gpus for allocation in self._nominated.get(gpu, ())})
 
     def in_the_way(self, gpu: GpuId, part: GpuPart | None, leaving: Set[AllocationId]) -> HoldPhase | None:
         """Return why a GPU cannot be granted: others are nominated for it, or hold it and do not leave.
 
-        None: it can be granted, at once or after those who leave.
+        None: it can be granted, at once or after the leaving ones.
         """
         promised = self._nominated.get(gpu, _NOBODY)
         if not self._has_room(promised, gpu, part):
@@ -64,7 +64,7 @@ class GpuHolds:
         return None
 
     def may_promote(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> bool:
-        """Whether those who hold the GPUs of a nominee leave it room; no, where it is a nominee no more."""
+        """Whether the holders of a nominee's GPUs leave it room; False if it is no longer nominated."""
         return all(
             allocation in (promised := self._nominated.get(gpu, _NOBODY))
             and self._has_room(self._held.get(gpu), gpu, promised[allocation])
@@ -74,7 +74,7 @@ class GpuHolds:
     # Changes
 
     def put(self, phase: HoldPhase, allocation: AllocationId, gpu: GpuId, part: GpuPart | None) -> None:
-        """Take in a hold as it is."""
+        """Add a hold in the given phase."""
         (self._held if phase is HoldPhase.HELD else self._nominated).setdefault(gpu, {})[allocation] = part
 
     def grant(
@@ -85,7 +85,8 @@ class GpuHolds:
         *,
         has_left: bool = True,
     ) -> HoldPhase:
-        """Grant GPUs; return HELD, or NOMINATED where it has to wait. `has_left`: its jobs are nowhere else.
+        """Grant GPUs; return HELD, or NOMINATED where it has to wait. `has_left`: its jobs hold no other
+        GPUs.
 
         Raises SchedulingError for a GPU that is promised to another allocation.
         """
@@ -109,7 +110,7 @@ class GpuHolds:
             self.put(HoldPhase.HELD, allocation, gpu, _taken(self._nominated, gpu, allocation))
 
     def release(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> None:
-        """Take GPUs, or its nomination for them, from an allocation."""
+        """Release an allocation's GPUs, or its nomination for them."""
         for gpu in gpus:
             for by_gpu in (self._held, self._nominated):
                 if gpu in by_gpu:

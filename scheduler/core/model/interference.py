@@ -1,4 +1,4 @@
-"""What two jobs that share GPUs cost each other: as measured, and by rules fitted on measured pairs."""
+"""Interference of jobs that share GPUs: measured speeds, and a model fitted on measured pairs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSpeeds:
-    """How fast two gangs of one size are that share all their GPUs, relative to having them alone."""
+    """The speeds of two gangs of one size that share all their GPUs, relative to having them alone."""
 
-    #: Applications of the two; the same one twice for two jobs of a kind.
+    #: Applications of the two; the same one twice for two jobs of one application.
     applications: tuple[str, str]
     gpus: int
     gpu_model: str
@@ -30,12 +30,12 @@ class GroupSpeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """One question of a regression tree, or one of its ends. A tree is a tuple of them, first its root."""
+    """A node of a regression tree: a question or a leaf. A tree is a tuple of nodes, the root first."""
 
-    #: What was measured of those that come here, on average, relative to alone; how many they are.
+    #: The mean measured speed of the samples here, relative to alone, and their number.
     speed: float
     samples: int
-    #: What is asked (`perf.interference.FIGURES`); empty: nothing, this is an end.
+    #: The figure asked about (`perf.interference.FIGURES`); empty: this is a leaf.
     figure: str = ""
     #: Where to go on with less than this, and with as much or more.
     bound: float = 0.0

@@ -1,4 +1,4 @@
-"""What the jobs of a tenant, or of one of its users, may use up."""
+"""Limits on what the jobs of a tenant, or of one of its users, may use."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What the jobs of a tenant may use up; once it is spent, nothing more of it is started."""
+    """A budget of a tenant's jobs; once it is spent, no more of them start."""
 
-    #: GPU-hours, or what they cost, for a whole period.
+    #: GPU-hours, or their cost, for a whole period.
     amount: float
     #: What is left in the present period.
     left: float
     by_price: bool = False
-    #: When the whole amount is there again, ascending; none: never.
+    #: The instants at which the budget is renewed, ascending; none: never.
     renewals: tuple[float, ...] = ()
 
 
@@ -32,5 +32,5 @@ class UserLimits:
     budget_renewed_at: float | None = None
 
     def has_spent(self, now: float) -> bool:
-        """Whether the user's budget still holds back what is to start."""
+        """Whether the user's spent budget still holds back new jobs."""
         return self.budget_spent and (self.budget_renewed_at is None or now < self.budget_renewed_at)

@@ -1,4 +1,4 @@
-"""What can be lent, and on which terms: plain facts, parts of a snapshot."""
+"""Loans, offers and their terms: plain facts, parts of a snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RuleId = NewType("RuleId", int)
 #: Thousandths of a credit: sums of money are whole numbers.
 Millicredits = int
 
-#: The name under which a round remembers what has been idle; no virtual cluster may have it.
+#: The key of idle times in a round's memory; no virtual cluster may have this name.
 MARKET = "market"
 
 
@@ -41,7 +41,7 @@ class Offer:
     ends_at: float
     #: For a GPU and an hour.
     price: Millicredits = 0
-    #: What the lender gets of the taker's for the same time; None: nothing but the price.
+    #: What the lender gets from the taker for the same time; None: only the price.
     in_return: Lot | None = None
     #: The rule that made it.
     rule: RuleId | None = None
@@ -49,7 +49,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loan:
-    """A lot that is another's from one instant until another, and then its owner's again by itself."""
+    """A lot that a borrower has from one instant until another; it then returns to its owner
+    automatically.
+    """
 
     id: LoanId
     lender: str
@@ -62,24 +64,24 @@ class Loan:
     rule: RuleId | None = None
 
     def given_by(self, virtual_cluster: str) -> Lot | None:
-        """Return what a virtual cluster does without for the time of the loan, if anything."""
+        """Return what a virtual cluster gives away for the time of the loan; None: nothing."""
         if virtual_cluster == self.lender:
             return self.lot
         return self.in_return if virtual_cluster == self.borrower else None
 
     def got_by(self, virtual_cluster: str) -> Lot | None:
-        """Return what it has of the other's."""
+        """Return what a virtual cluster gets by the loan; None: nothing."""
         return self.given_by(self.other(virtual_cluster))
 
     def other(self, virtual_cluster: str) -> str:
-        """Return the other side; empty where the virtual cluster is on neither."""
+        """Return the other side; empty where the virtual cluster is not a side."""
         sides = {self.lender: self.borrower, self.borrower: self.lender}
         return sides.get(virtual_cluster, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LendRule:
-    """Offer what stays idle, up to a lot, for a while; taken back into use, it is offered no more."""
+    """Offer what stays idle, up to a lot, for a while; the offer ends when it is used again."""
 
     id: RuleId
     virtual_cluster: str
@@ -100,7 +102,7 @@ class BorrowRule:
     virtual_cluster: str
     #: GPU models that are wanted; empty: those that the waiting jobs accept.
     gpu_models: tuple[str, ...] = ()
-    #: GPUs of these models that the virtual cluster has borrowed at once, however it came by them.
+    #: The most GPUs of these models that the virtual cluster borrows at once, by any rule or by hand.
     most_gpus: int
     #: How long a job must have waited.
     waiting_seconds: float
@@ -137,16 +139,16 @@ class MarketAction:
 class Lending:
     """The market between virtual clusters at one instant.
 
-    Guarantees and cells of the snapshot are those in force: what is lent counts for the borrower already.
+    The snapshot's guarantees and cells are those in force: lent GPUs already count for the borrower.
     """
 
     offers: tuple[Offer, ...] = ()
-    #: Those that have not ended; one that starts later counts for its lender until then.
+    #: Loans that have not ended; a loan that starts later counts for its lender until then.
     loans: tuple[Loan, ...] = ()
-    #: Those that ended a short while ago: why guarantees lapse now.
+    #: Loans that ended recently, which explain why guarantees lapse now.
     ended: tuple[Loan, ...] = ()
-    #: By virtual cluster what it is guaranteed itself, whatever it has lent or borrowed: GPUs by model (its
-    #: cells' GPUs included), and its cells.
+    #: By virtual cluster its own guarantee, before loans: GPUs by model (including its cells' GPUs), and its
+    #: cells.
     own_gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     own_cells: Mapping[str, VirtualCells] = field(default_factory=dict)
     lend_rules: tuple[LendRule, ...] = ()

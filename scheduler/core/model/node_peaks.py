@@ -1,4 +1,4 @@
-"""What the jobs of a node use, and how much of it they are expected to use at most.
+"""The CPUs and memory that a node's jobs use, and their predicted peak.
 
 CPUs and memory that guaranteed jobs asked for and do not use may be given to opportunistic jobs as well: the
 node is overcommitted. Decision 0087 states which jobs get it, and how much.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Whether what the guaranteed jobs of a virtual cluster do not use is lent: not at all, or as far as their
-#: predicted peak leaves it.
+#: Whether the unused CPUs and memory of a virtual cluster's guaranteed jobs are lent: never, or beyond their
+#: predicted peak.
 OVERCOMMIT_NEVER = "never"
 OVERCOMMIT_PREDICTED = "predicted"
-#: The part of a node that is kept free where nothing else is said.
+#: The default part of a node that is kept free.
 USUAL_MARGIN = 0.1
 
 
@@ -27,15 +27,16 @@ class MeasuredUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePeak:
-    """The predicted peak of guaranteed jobs of a node together. Only virtual clusters that lend what their
-    jobs do not use have any, so that a node without one is not overcommitted."""
+    """The predicted peak of a node's guaranteed jobs together. Only virtual clusters that lend unused amounts
+    have one, so a node without a peak is not overcommitted.
+    """
 
     node: int
-    #: Of `allocations` together, at no time more than they ask for.
+    #: The peak of `allocations` together, never more than they ask for.
     cpus: float
     memory_bytes: float
     allocations: tuple[int, ...]
-    #: The part of the node, of its CPUs as of its memory, that is not lent.
+    #: The part of the node's CPUs, and of its memory, that is not lent.
     margin: float = USUAL_MARGIN
     #: What is measured of all jobs there, by allocation.
     used: tuple[MeasuredUse, ...] = ()

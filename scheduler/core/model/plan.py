@@ -1,4 +1,4 @@
-"""What a round decides: grants, placements, actions, and a reason for each waiting job."""
+"""The output of a round: grants, placements, actions, and a reason for each waiting job."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """Something that was bid, won, paid, traded or lent in a round; deciding it again gives it again."""
+    """A bid, win, payment, trade or loan of a round; deciding the round again gives the same lines."""
 
     #: Such as "bid", "lease", "trade"; docs/ledger.md has them all.
     kind: str
-    #: The tenant whose line it is, or in the market between virtual clusters the virtual cluster; empty: it
-    #: is about all in the view.
+    #: The tenant that the line concerns, or the virtual cluster in the market between them; empty: all of the
+    #: view.
     party: str = ""
     #: The other side, if there is one.
     counterparty: str = ""
@@ -65,8 +65,8 @@ class LedgerLine:
     gpus: Mapping[str, float] = field(default_factory=dict)
     #: GPUs by model that it gives.
     given: Mapping[str, float] = field(default_factory=dict)
-    #: What is paid: the part of a lease that is withheld, slow GPUs for a fast one, or millicredits for a GPU
-    #: and an hour, as the kind says.
+    #: The price, by kind: the withheld part of a lease, slow GPUs for a fast one, or millicredits for a
+    #: GPU-hour.
     price: float | None = None
     #: For how long.
     seconds: float | None = None
@@ -85,24 +85,24 @@ class Decision:
 
     grants: tuple[Grant, ...]
     memory: Memory = field(default_factory=dict)
-    #: Words for jobs that were passed over, by job: the policy's own reasons.
+    #: By job: the policy's own reasons for jobs that were passed over.
     reasons: Mapping[JobId, tuple[Reason, ...]] = field(default_factory=dict)
     #: The jobs that wait, in the order in which they will be considered; those not named come last.
     queue: tuple[JobId, ...] = ()
-    #: What runs and is named in no grant stays as it is (otherwise it is stopped).
+    #: Whether running jobs that no grant names stay as they are (otherwise they stop).
     keep_running: bool = False
-    #: Except these: running jobs that lose their GPUs; one job stands for a group that shares them.
+    #: Exceptions: running jobs that lose their GPUs; one job stands for a group that shares them.
     stops: tuple[JobId, ...] = ()
-    #: By a job that runs on: jobs that wait and get its GPUs beside it. A job that finds no room there, or
+    #: By a job that runs on: waiting jobs that share its GPUs from now on. A job that finds no room there, or
     #: may not be on these nodes, waits.
     joins: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
     #: Jobs that lose the GPUs that they share, and why; the jobs beside them run on.
     leaves: Mapping[JobId, str] = field(default_factory=dict)
-    #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
+    #: The next instant at which it would decide differently without an event; None: never.
     wake_at: float | None = None
-    #: The policy would say the very same at each instant before this one, though in another round, if nothing
-    #: happened: neither time nor seed would change a word. None: it does not know of any such instant. Only a
-    #: decision that gives and takes nothing is believed (`round.standing`).
+    #: Until this instant the policy would decide exactly the same in any round without an event: neither time
+    #: nor seed would change it. None: unknown. It counts only for a decision that changes nothing
+    #: (`round.standing`).
     stands_until: float | None = None
     #: What was bid, won, paid or traded.
     ledger: tuple[LedgerLine, ...] = ()
@@ -137,14 +137,14 @@ class Action:
 
     START has a placement; STOP has an allocation; RESIZE and MOVE have both. REGRADE has an allocation that
     keeps its GPUs while its guarantee lapses or returns. JOIN has an allocation and its placement: the jobs
-    get these GPUs beside those that run there. STOP may name some of an allocation's jobs only. What is not
-    named in any action stays as it is.
+    get these GPUs beside those that run there. STOP may name only some of an allocation's jobs. Jobs that no
+    action names stay as they are.
     """
 
     kind: ActionKind
     jobs: tuple[JobId, ...]
     virtual_cluster: str
-    #: For REGRADE: what the allocation is from now on.
+    #: For REGRADE: whether the allocation is guaranteed from now on.
     guaranteed: bool = True
     placement: Placement | None = None
     #: Its jobs take turns of this many seconds on these GPUs; None: they use them at the same time.
@@ -174,7 +174,7 @@ class Reason:
     code: str
     tier: Tier
     message: str
-    #: What stands in the way: a virtual cluster, a quota line, jobs.
+    #: What blocks the job: a virtual cluster, a quota line, jobs.
     blocking: Mapping[str, Any] = field(default_factory=dict)
     #: GPUs needed and available under this reason's constraint.
     needed: int | None = None
@@ -182,7 +182,7 @@ class Reason:
     hint: str = ""
 
     def __post_init__(self) -> None:
-        # A policy or a placer from outside may give codes of its own, which are declared nowhere.
+        # A policy or placer from outside may use codes of its own, which are not declared.
         if self.tier not in TIERS.get(self.code, (self.tier,)):
             raise ValueError(f"tier: reason {self.code} has {' or '.join(TIERS[self.code])}, not {self.tier}")
 
@@ -198,16 +198,16 @@ class Plan:
     #: By view: the waiting jobs in the order in which they will be considered.
     queues: Mapping[str, tuple[JobId, ...]] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
-    #: The next instant at which a round is worth while though nothing happened.
+    #: The next instant at which a round is useful without an event.
     wake_at: float | None = None
-    #: By view: why its policy or placer failed and its jobs merely kept what they had.
+    #: By view: why its policy or placer failed, so that its jobs kept what they had.
     degraded: Mapping[str, str] = field(default_factory=dict)
-    #: Those of them whose policy took too long, and that were served by a cheap one.
+    #: Those of them whose policy took too long, so that a cheap one served them.
     overran: tuple[str, ...] = ()
     #: By view: what was bid, won, paid or traded; under `lending.terms.MARKET` between virtual clusters.
     ledger: Mapping[str, tuple[LedgerLine, ...]] = field(default_factory=dict)
     #: What virtual clusters do by their rules in the market between them.
     market: tuple[MarketAction, ...] = ()
-    #: What CPUs and memory each job has from now on that runs after this plan, or is nominated, and leaves
-    #: them to the platform.
+    #: The CPUs and memory of each job that leaves them to the platform and runs, or is nominated, after this
+    #: plan.
     shares: Mapping[JobId, AuxiliaryShare] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What kinds of reasons there are, and what is declared of each code (`reasons`)."""
+"""The kinds of reasons, and the declaration of a code (`reasons`)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Tier(StrEnum):
 class Cause(StrEnum):
     """Why a job waited longer than it would have privately."""
 
-    #: There were GPUs enough, but not near enough to each other: what cells prevent.
+    #: Enough GPUs were available, but not near enough to each other, which cells prevent.
     FRAGMENTATION = "fragmentation"
-    #: Broken or cordoned hardware; the private cluster is taken to be whole.
+    #: Broken or cordoned hardware; the private cluster is assumed to be healthy.
     HARDWARE = "hardware"
     #: Its GPUs had to be taken back from others first.
     RECLAIM = "reclaim"
     #: Other jobs of the same virtual cluster came first here.
     ORDER = "order"
     QUOTA = "quota"
-    #: GPUs of its virtual cluster were lent, or those that it had borrowed were another's again.
+    #: GPUs of its virtual cluster were lent, or borrowed ones had returned to their owner.
     LENT = "lent"
     OTHER = "other"
 
@@ -42,11 +42,11 @@ class ReasonCode:
 
     code: str
     tiers: tuple[Tier, ...]
-    #: Why a job that waits for it waits longer than in a private cluster.
+    #: Why a job that waits for this reason waits longer than in a private cluster.
     cause: Cause
     #: When it is given.
     meaning: str
-    #: The keys of the reason's `blocking`, and what they mean where the name does not say it.
+    #: The keys of the reason's `blocking`, with their meaning where the name does not show it.
     blocking: str = ""
     #: The field of the specification that a person would change, where it is not the number of GPUs.
     #: `{largest}` stands for the number of the task with the most GPUs a replica, `{names}` for the list of

@@ -1,7 +1,7 @@
 """Why jobs wait: each code that a reason may have, declared once.
 
-docs/reasons.md has the table of these (`make schema`). `Reason` checks its code and tier here. A policy or a
-placer from outside may give codes of its own, which stand in no table: these pass, and their cause is OTHER.
+docs/reasons.md has the table of these (`make schema`). `Reason` checks its code and tier here. A policy or
+placer from outside may use codes of its own, which are in no table: these pass, and their cause is OTHER.
 """
 
 from __future__ import annotations
@@ -495,5 +495,5 @@ _DECLARED = (
 )
 
 REASONS: Mapping[str, ReasonCode] = {each.code: each for each in _DECLARED}
-#: By code, for the check that each reason is put to when it is made.
+#: By code, for the check of each reason when it is made.
 TIERS: Mapping[str, tuple[Tier, ...]] = {each.code: each.tiers for each in _DECLARED}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """From its start to its end its nodes are for those jobs alone that name it and may use it."""
+    """From its start to its end, only jobs that name it and may use it are on its nodes."""
 
     name: str
     tenant: str

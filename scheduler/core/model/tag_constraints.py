@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Within what the others are counted, the narrowest first. CLUSTER is everything that the platform has.
+#: Where the others are counted, the narrowest first. CLUSTER is the whole platform.
 NODE, RACK, CLUSTER = "node", "rack", "cluster"
 SCOPES = (NODE, RACK, CLUSTER)
 
@@ -19,11 +19,11 @@ class TagConstraint:
     least: int = 0
     #: None: any number.
     most: int | None = None
-    #: None: a must; otherwise what a violation costs.
+    #: None: a hard constraint; otherwise the cost of a violation.
     weight: float | None = None
 
     def extent(self, seen: int) -> float:
-        """Return how far `seen` others are from what is asked, relative to it; 0: satisfied."""
+        """Return how far `seen` others are from the bounds, relative to them; 0: satisfied."""
         if seen < self.least:
             return (self.least - seen) / self.least
         return 0.0 if self.most is None else max(0, seen - self.most) / max(1, self.most)

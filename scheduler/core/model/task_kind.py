@@ -1,4 +1,4 @@
-"""What jobs of the last days asked for: what is likely to come next."""
+"""The requests of the last days' jobs, which predict the next ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKind:
-    """Replicas that ask for the same, and how many of them there were lately."""
+    """Replicas with equal requests, and how many of them there were recently."""
 
     gpus: int
     cpus: float = 0.0

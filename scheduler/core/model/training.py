@@ -1,4 +1,4 @@
-"""What is known of how a job trains: how far it is, how it scales, what it makes of GPUs."""
+"""Facts about a job's training: its progress, its scaling, its use of GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Regime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How far a job has come whose batch size may change while it runs."""
+    """The progress of a job whose batch size may change while it runs."""
 
     #: To be done in all.
     epochs: float
@@ -31,7 +31,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodput:
-    """How an elastic job scales, as measured so far; `core.goodput` makes speedups of it."""
+    """The measured scaling of an elastic job; `core.goodput` computes speedups from it."""
 
     #: By GPU model: the seven parameters of the throughput, in the order of `goodput.throughput.Parameters`.
     parameters: Mapping[str, tuple[float, float, float, float, float, float, float]]
@@ -44,13 +44,13 @@ class Goodput:
     max_local_batch: int
     #: The most replicas that it was ever measured with.
     most_replicas: int = 1
-    #: The GPU models of `parameters` on which it never ran: what is said of them follows from its speeds.
+    #: The GPU models of `parameters` on which it never ran; theirs are projected from its speeds.
     projected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a job makes of GPUs that it has alone, on average over these; None: of that nothing is known."""
+    """A job's use of GPUs that it has alone, averaged over them; None: unknown."""
 
     #: Parts of the time, 0 to 1: the device computes; its memory is read or written.
     utilisation: float | None = None

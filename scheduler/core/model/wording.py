@@ -1,4 +1,4 @@
-"""How numbers, models, times and jobs are put into sentences for people."""
+"""Formats numbers, models, times and jobs for sentences to people."""
 
 from __future__ import annotations
 

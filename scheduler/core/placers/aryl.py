@@ -1,4 +1,4 @@
-"""Keep base demands on the cluster's own nodes and flexible workers on those that serving pools lend.
+"""Keep base demands on the cluster's own nodes and flexible workers on nodes lent by serving pools.
 
 J. Li et al., "Aryl: An Elastic Cluster Scheduler for Deep Learning", arXiv 2202.07896 (Lyra, EuroSys'23),
 placement: a lent node goes back on demand. Then a flexible worker, one beyond the fewest of an elastic gang,
@@ -8,7 +8,7 @@ Within that it is best fit: few nodes, near to each other, the tightest fit. Dev
 
 - Opportunistic gangs of fixed size prefer lent nodes: own ones may be reclaimed from them at any time.
 - Gangs that must be inside one level of the topology are placed whole, as base demands.
-- It only chooses where new work goes, in each round for what is granted then; no job is moved to be apart.
+- It only places new grants, round by round; no job is moved to keep the two apart.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Chooser:
 
     def __init__(self, view: View, cluster: Cluster) -> None:
         self._prefers_lent = not view.guaranteed
-        #: By model: the lent nodes; those of them with base demands of the view's gangs, and those with
-        #: flexible workers alone.
+        #: By model: the lent nodes. `_base`: those with base demands of the view's gangs; `_flexible`: those
+        #: with flexible workers only.
         self._lent = {
             model: sum([1 << number for number, node in enumerate(fleet.nodes) if _is_lent(node)])
             for model, fleet in cluster.fleets.items()
@@ -92,7 +92,7 @@ def _part(demand: Demand, first: int, end: int) -> Demand:
 def _located(
     layer: Layer, fleet: Fleet, demand: Demand, sets: Sequence[int], cluster: Cluster
 ) -> list[int] | None:
-    """Return nodes out of the first of the sets, each of which contains more, that has room."""
+    """Return nodes from the first of the sets, from narrow to wide, that has room."""
     for nodes in dict.fromkeys(sets):
         if nodes:
             there = layer.on(nodes) if nodes != fleet.everything else layer
@@ -106,9 +106,10 @@ def _located(
 def _used(
     view: View, cluster: Cluster, lent: Mapping[str, int]
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Return by model the lent nodes with base demands of those that run, and with flexible workers alone.
+    """Return by model the lent nodes with base demands of running gangs, and those with flexible workers
+    only.
 
-    What a gang has on nodes that are not lent counts as its base first.
+    A gang's GPUs on nodes that are not lent count as its base first.
     """
     base, flexible = dict.fromkeys(lent, 0), dict.fromkeys(lent, 0)
     if not any(lent.values()):

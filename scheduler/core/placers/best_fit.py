@@ -1,8 +1,9 @@
-"""Best fit: where the least is left of CPUs and GPUs, on the GPU that it fits most tightly.
+"""Best fit: place each task where the least CPUs and GPUs are left over, on the GPU that it fits most
+tightly.
 
 A baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator (`BestFit`): what a task would
-leave of CPUs and GPUs, each as a part of what the largest node has, half each; points from 0 to 100,
+Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator (`BestFit`): the CPUs and GPUs
+that a task would leave, each relative to the largest node and weighted by half, give points from 0 to 100,
 truncated; a part goes to the first GPU with the least left that suffices. Deviations: ties go to the earliest
 node in the topology, where theirs has a random order; the largest node is that of this cluster; CPUs whose
 number is not stated are left out; the whole GPUs of one gang on one node are one task.
@@ -37,7 +38,7 @@ class BestFit:
 
 @dataclass(frozen=True, slots=True)
 class Tightness:
-    """The scorer: a hundred for a node that nothing would be left of."""
+    """The scorer: a hundred for a node of which nothing would be left."""
 
     norms: Norms
     sees_kinds: bool = False

@@ -1,13 +1,13 @@
-"""GPU clustering: what asks for the same goes together, parts with parts, pairs with pairs.
+"""GPU clustering: tasks that ask for the same go together, parts with parts, pairs with pairs.
 
 W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018, has the idea; this
 is the baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
-Fragmentation Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator
-(`GpuClustering`): first nodes with such tasks alone, then those with such tasks among others, then idle
-nodes, then the rest; within each the fuller; a part goes to the first GPU with the least left that suffices.
-Deviations: ties go to the earliest node in the topology, where theirs has a random order; the fullness is
-measured by the largest node of this cluster; a gang counts on each node as what it has there; of GPUs in use
-by jobs of another view it is not known what these asked for, which makes a node one with others.
+Fragmentation Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator (`GpuClustering`):
+nodes with only such tasks come first, then nodes with such tasks among others, then idle nodes, then the
+rest; within each class the fuller node comes first; a part goes to the first GPU with the least left that
+suffices. Deviations: ties go to the earliest node in the topology, where theirs has a random order; the
+fullness is measured by the largest node of this cluster; a gang counts on each node with what it has there;
+GPUs in use by jobs of another view count as other tasks, since their requests are not known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The scorer: 75 to 100 among such tasks alone, and so on by quarters."""
+    """The scorer: 75 to 100 for a node with only such tasks, and 25 less for each further class."""
 
     norms: Norms
     sees_kinds: bool = True

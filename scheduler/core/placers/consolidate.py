@@ -1,7 +1,7 @@
 """Keep jobs where they are; place others on the fewest nodes, near to each other, leaving big holes whole.
 
 The order of preference is: no job is disturbed; few nodes; near in the topology; the tightest fit. When jobs
-must make room, those do that lose least by it. `packing` and `capacity` give the full rules.
+must make room, the victims are those that lose least. `packing` and `capacity` give the full rules.
 """
 
 from __future__ import annotations

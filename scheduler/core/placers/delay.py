@@ -7,9 +7,9 @@ submitted later may start in its place; the paper found that this out-of-order s
 Deviations:
 
 - Patience is a time, `relax_after_seconds` for each level, not a number of tries; the paper names no number.
-- A level that no idle cluster could satisfy is not waited for: a gang larger than a node begins with the
+- A gang skips a level that even the idle cluster could not satisfy: a gang larger than a node begins with the
   rack.
-- A guaranteed gang that opportunistic jobs keep from a close place reclaims it, as it would any other.
+- A guaranteed gang reclaims a close place from opportunistic jobs, as it would any other place.
 - The paper counts from the last try. We count from when the gang was submitted or last became eligible (after
   a failure's back-off); the snapshot does not say when a gang was preempted, so a preempted gang does not
   wait again.
@@ -30,7 +30,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Locality, Reason, Tier
 from scheduler.core.model.snapshot import JobId
 
-#: What a gang asks for, the closest first.
+#: The levels of locality that a gang asks for, the closest first.
 LEVELS = (Locality.NODE, Locality.RACK, Locality.ANY)
 
 _WORDS = {
@@ -50,7 +50,7 @@ class Delay:
     relax_after_seconds: float = 300.0
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
-        """Return where the grants go, with the reasons of those that wait for a better place."""
+        """Return where the grants go, with reasons for gangs that wait for a better place."""
         levels = _Levels(capacity.cluster)
         narrowed: list[Grant] = []
         relaxes: dict[int, tuple[Locality, float]] = {}
@@ -104,14 +104,14 @@ def _reason(grant: Grant, then: Locality, instant: float) -> Reason:
 
 
 class _Levels:
-    """Which levels a gang can hope for: those that the cluster could give it if all of it were idle."""
+    """The levels that a gang could get if the whole cluster were idle."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._idle = cluster, IdleCluster(cluster)
         self._known: dict[Demand, bool] = {}
 
     def of(self, grant: Grant, view: View) -> list[Locality]:
-        """Return the levels in turn; the last one is what the policy asks for, hope or not."""
+        """Return the levels in order; the last is the one that the policy asks for, possible or not."""
         needed = demand_of_grant(grant, view.jobs, self._cluster)
         hoped = []
         for locality in LEVELS[: LEVELS.index(grant.locality)]:

@@ -1,12 +1,12 @@
-"""Dot product: where what is idle has the least in common with what is asked for.
+"""Dot product: place each task where the product of idle resources and its demand is smallest.
 
 R. Panigrahy et al., "Heuristics for Vector Bin Packing", 2011, turned round: a baseline of Q. Weng et al.,
 "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC
-2023, section 6.1, as in the authors' simulator (`DotProd`): what is idle of CPUs and GPUs times what the task
-takes of them, each as a part of what the largest node has; the smaller, the more points, 0 to 100, truncated;
-a part goes to the first GPU with the least left that suffices. Deviations: ties go to the earliest node in
-the topology, where theirs has a random order; the largest node is that of this cluster; CPUs whose number is
-not stated are left out; the whole GPUs of one gang on one node are one task.
+2023, section 6.1, as in the authors' simulator (`DotProd`): idle CPUs and GPUs times those that the task
+takes, each relative to the largest node; the smaller the product, the more points, 0 to 100, truncated; a
+part goes to the first GPU with the least left that suffices. Deviations: ties go to the earliest node in the
+topology, where theirs has a random order; the largest node is that of this cluster; CPUs whose number is not
+stated are left out; the whole GPUs of one gang on one node are one task.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DotProduct:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The scorer: a hundred for a node of which nothing is idle that the task takes."""
+    """The scorer: a hundred for a node on which nothing that the task takes is idle."""
 
     norms: Norms
     sees_kinds: bool = False

@@ -5,16 +5,16 @@ Descent", USENIX ATC 2023, section 4, for whole GPUs and parts of them. `core/fi
 the measure and the authors' score; tasks of published lists go where the replay of their simulator puts them
 (`tests/simulation/reproduction/openb/test_placers.py`). Deviations:
 
-- The target workload, replica by replica (the kinds that make up 95 % of all, as in the paper): what is given
-  as a parameter; else what jobs of the last days asked for, where it was counted (`Snapshot.workload`; a
-  platform does); else the jobs of the view, those that run and those that wait.
+- The target workload, replica by replica (the kinds that make up 95 % of all, as in the paper), is the
+  parameter; else the requests of the last days' jobs, where they were counted (`Snapshot.workload`; a
+  platform does so); else the running and waiting jobs of the view.
 - A gang's replicas are placed one after another, each as a task of its own, and scores are summed to choose
   among models and racks; where whole GPUs of a gang are on one node, they are one task. The paper has no
   gangs.
 - Ties go to the earliest node in the order of the topology, where the paper's simulator has a fixed random
   order.
 - A job's order of preference among models decides only between equal scores.
-- Labels and memory of devices determine which GPUs will do for a part; the measure ignores them.
+- Labels and memory of devices determine which GPUs suit a part; the measure ignores them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from scheduler.core.model.task_kind import TaskKind
 class Fgd:
     """Fragmentation gradient descent.
 
-    `workload` lists what is to be expected: "GPUS:CPUS:WEIGHT", or "GPUS:CPUS:WEIGHT:MODEL/MODEL" for tasks
-    that accept only some models, where GPUS is a whole number or a part of one GPU, such as 0.3; empty: what
-    jobs of the last days asked for. 0 GPUs are of tasks without any.
+    `workload` lists the expected tasks: "GPUS:CPUS:WEIGHT", or "GPUS:CPUS:WEIGHT:MODEL/MODEL" for tasks that
+    accept only some models, where GPUS is a whole number or a part of one GPU, such as 0.3; empty: the
+    requests of the last days' jobs. 0 GPUs means a task without GPUs.
 
     `ties`: which of equals gets it: the earliest by GPU model and `topology`, or as nodes are `listed`.
     """
@@ -60,7 +60,7 @@ class Fgd:
 
 
 class Descent:
-    """The scorer: the authors' score of how much less the node would be fragmented."""
+    """The scorer: the authors' score of how much the node's fragmentation would fall."""
 
     sees_kinds = False
 

@@ -1,11 +1,11 @@
-"""KubeShare's choice of a GPU: the one of which a part leaves the least, or the most where affinity binds it.
+"""KubeShare's choice of a GPU: best fit for a part, or worst fit among GPUs with the job's affinity label.
 
 T.-A. Yeh, H.-H. Chen, J. Chou, "KubeShare: A Framework to Manage GPUs as First-Class and Shared Resources in
 Container Cloud", HPDC 2020 (the rule with affinity from notes on the paper, the rest as in version 1.0 of its
 code): among GPUs whose labels and memory let the job in, best fit by what is left of compute, over all nodes,
 where an idle GPU would be left with 1 less the request; a job with an affinity label goes to the GPU with
-that label of which the most is left, so that those who belong together do not crowd. Deviations: a job with a
-part and no memory in its specification has memory in proportion (there it has to say); ties go to the
+that label of which the most is left, so that jobs with the same label spread out. Deviations: a job with a
+part and no memory in its specification gets memory in proportion (KubeShare requires it); ties go to the
 earliest node in the topology; whole GPUs are placed as by `consolidate`. The rules of version 2.0 by priority
 (opportunistic pods gathered, guaranteed ones spread) are left out.
 """
@@ -35,7 +35,7 @@ class KubeShare:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """The scorer: what is taken of the GPU then, in thousandths, or what is left of it."""
+    """The scorer: thousandths of the GPU in use after placement, or, with affinity, those left."""
 
     sees_kinds: bool = False
 

@@ -1,13 +1,13 @@
-"""Long-running services as a batch: all new jobs with tags are laid out together, to meet most constraints.
+"""Place long-running services as a batch: all new jobs with tags together, to meet the most constraints.
 
 P. Garefalakis et al., "Medea: Scheduling of Long Running Applications in Shared Production Clusters",
-EuroSys'18: jobs that must be near one another can only start together, and one by one the first takes what
-the next ones need. `fitting.long_running` states the problem and how it is solved. Deviations:
+EuroSys'18: jobs that must be near one another can only start together, and placed one by one the first may
+take what the next ones need. `fitting.long_running` states the problem and how it is solved. Deviations:
 
-- Medea has two schedulers, whose placements may collide, and a batch at intervals; here a batch is what one
-  view is granted in a round, and what has no tags is placed after it as by `consolidate`.
-- Every placer keeps to constraints between tags (`building_blocks.tagged`), but lays out one job after the
-  other, in the policy's order.
+- Medea has two schedulers, whose placements may collide, and a batch at intervals. Here a batch is one view's
+  grants of a round, and jobs without tags are placed after it as by `consolidate`.
+- Every placer obeys constraints between tags (`building_blocks.tagged`), but places one job after the other,
+  in the policy's order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scheduler.core.model.plan import Grant
 class Medea:
     """Jobs with tags together, then fewest nodes."""
 
-    #: Whether `place_tagged` lays out all new jobs with tags at once.
+    #: Whether `place_tagged` places all new jobs with tags at once.
     together: ClassVar[bool] = True
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:

@@ -3,11 +3,11 @@
 Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU
 Clusters", NSDI 2022, has it; this is the baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling
 GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors'
-simulator (`GpuPacking`): a task on GPUs in use has 50 to 100 points, the fuller they are the more; one that
-opens idle GPUs of a node in use 33 to 50, the fewer the more; one on an idle node up to 33, the fewer GPUs
-it has the more. A part goes to the first GPU with the least left that suffices. Deviations: ties go to the
-earliest node in the topology, where theirs has a random order; the whole GPUs of one gang on one node are
-one task.
+simulator (`GpuPacking`): a task on GPUs in use gets 50 to 100 points, more the fuller they are. A task that
+opens idle GPUs of a node in use gets 33 to 50, more the fewer it opens. A task on an idle node gets up to 33,
+more the fewer GPUs the node has. A part goes to the first GPU with the least left that suffices. Deviations:
+ties go to the earliest node in the topology, where theirs has a random order; the whole GPUs of one gang on
+one node are one task.
 """
 
 from __future__ import annotations

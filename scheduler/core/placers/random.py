@@ -1,8 +1,8 @@
 """Put each replica on a node drawn at random from those that hold it: the baseline that papers compare with.
 
-Every node of every model the job accepts is equally likely to get the first replica of a gang; the others
-are drawn from the nodes of the same model (and the same rack, where the job asks for one). A part is of a GPU
-drawn from those of the drawn node that have room for it: random fit of Weng et al., USENIX ATC 2023.
+Every node of every model the job accepts is equally likely to get the first replica of a gang; the others are
+drawn from the nodes of the same model (and the same rack, where the job asks for one). A part goes to a GPU
+drawn from those of the drawn node with room for it: random fit of Weng et al., USENIX ATC 2023.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Random:
     """Nodes drawn at random, and GPUs for parts.
 
     All draws of a round come from one generator, seeded from `seed`, the view's name and the time: equal
-    snapshots give equal plans, and a gang that failed on a node is not drawn to it again and again.
+    snapshots give equal plans, and a gang that failed on a node is not bound to draw it again.
     """
 
     seed: int = 0
@@ -53,7 +53,7 @@ class _Draw:
 
 
 class _AnyGpu:
-    """The scorer of nodes that are all the same to it."""
+    """The scorer that rates all nodes alike and draws the GPU at random."""
 
     sees_kinds = False
 
@@ -80,5 +80,5 @@ class _DrawParts(PartsByScore):
             able = [node for node in able if scope >> node & 1]
         if not able:
             return -1.0, -1
-        # The largest of as many draws as there are nodes: models win as often as they have nodes.
+        # The largest of as many draws as there are nodes, so each model wins in proportion to its nodes.
         return self._dice.random() ** (1 / len(able)), self._dice.choice(able)

@@ -1,8 +1,8 @@
 """Put jobs on the emptiest nodes, and the replicas of a gang on different nodes and racks.
 
-What load balancers do (Kubernetes' LeastAllocated and topology spread): neighbours disturb each other
-least, and a node that fails takes the least along. It breaks up the nodes that large gangs will want, which
-is why it is not the default.
+Load balancers do the same (Kubernetes' LeastAllocated and topology spread): neighbours disturb each other
+least, and a failing node stops the fewest jobs. It fragments nodes that large gangs will want, so it is not
+the default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aryl: base demands first, the shortest job ahead, then what is left goes where it shortens jobs most.
+"""Aryl: serve base demands first, shortest job first, then give what is left where it shortens jobs most.
 
 J. Li et al., "Aryl: An Elastic Cluster Scheduler for Deep Learning", arXiv 2202.07896 (Lyra, EuroSys'23),
 elastic scaling. A job has a base demand, all its GPUs or the fewest of an elastic one; elastic jobs may have
@@ -64,7 +64,7 @@ def _rank(view: View, job: Job) -> tuple[int, float, float, JobId]:
 
 
 def _gpu_seconds_left(view: View, job: Job) -> float:
-    """Return the work left on the GPU model that a job has, or on the fastest that it may have."""
+    """Return the GPU-seconds left on the GPU model that a job has, or, while it waits, on its fastest."""
     running, capacity = view.running.get(job.id), view.capacity
     there = [model for model in models_of(job, capacity.cluster) if model in capacity.models]
     models = there if running is None else [running.gpu_model]
@@ -76,7 +76,7 @@ def _gpu_seconds_left(view: View, job: Job) -> float:
 
 
 def _divide(view: View, jobs: Sequence[Job], choices: Sequence[Sequence[int]], idle: int) -> list[int]:
-    """Return the size of each job with which all end soonest together."""
+    """Return the size of each job with which the jobs together save the most time."""
     options = []
     for job, sizes in zip(jobs, choices, strict=True):
         left, gpus = _gpu_seconds_left(view, job), np.array(sizes)

@@ -4,13 +4,13 @@ A. Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resou
 algorithm 1 and its weighted form (section 4.3). A tenant's dominant share is the largest part it holds of
 any resource; resources are the GPUs of each model, the CPUs and the memory. Deviations and choices:
 
-- The pool is what the view may hand out: its GPUs of each model, and of the CPUs and memory of their nodes
-  the same part. CPUs and memory of which the nodes say nothing do not count.
+- The pool is what the view may hand out: its GPUs of each model, and the same part of the CPUs and memory of
+  their nodes. CPUs and memory that nodes do not report do not count.
 - A tenant whose next gang does not fit goes on with its next one that does, as in Mesos; the paper's tasks
   all fit alike.
 - Nothing that runs is preempted, as in the paper: fairness comes as jobs end.
-- Priority counts within a tenant only. Across tenants it would let each one claim more by saying so, which
-  the paper's strategy-proofness excludes.
+- Priority counts within a tenant only. Across tenants, each tenant could claim more by raising it, which the
+  paper's strategy-proofness excludes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CPUS, MEMORY = "CPUs", "memory"
 class Drf:
     """Smallest weighted dominant share first; weights are those of the view's members."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
     #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class _Shares:
             held[resource] = held.get(resource, 0.0) + part * amount
 
     def dominant(self, tenant: str) -> tuple[float, str]:
-        """Return the largest part that the tenant holds of any resource, and of which one."""
+        """Return the tenant's largest part of any resource, and the name of that resource."""
         held = self._held[tenant]
         return max(
             [(amount / self._pool[name], name) for name, amount in held.items() if self._pool.get(name)],
@@ -91,13 +91,13 @@ class _Shares:
         )
 
     def weighted(self, tenant: str) -> float:
-        """Return the dominant share for the tenant's weight; one of weight 0 comes last."""
+        """Return the tenant's dominant share divided by its weight; a tenant of weight 0 comes last."""
         share, weight = self.dominant(tenant)[0], self._weights[tenant]
         return share / weight if weight > 0 else float("inf")
 
 
 def _pool(view: View) -> dict[str, float]:
-    """Return how much there is of each resource for this view."""
+    """Return how much of each resource this view may hand out."""
     pool: dict[str, float] = {CPUS: 0.0, MEMORY: 0.0}
     for model, fleet in view.capacity.cluster.fleets.items():
         gpus = min(view.capacity.room(model), fleet.total)

@@ -1,15 +1,15 @@
-"""Fair share: the next gang goes to the tenant that has had least for its weight, lately and now.
+"""Fair share: the next gang is one of the tenant with the fewest GPUs for its weight, recently and now.
 
-Weighted max-min fairness over tenants, with a memory that fades, after the fair-share factor of Slurm's
+Weighted max-min fairness over tenants, with decaying usage, after the fair-share factor of Slurm's
 multifactor priority (half-life decay of usage) and the Fair Scheduler of Hadoop (what is held now; preemption
-after a while). A tenant stands at (GPUs it held on average lately + GPUs it holds now) / its weight. The
-average is exponential with the half-life. Each next gang is one of the tenant that stands lowest. What we
-chose:
+after a while). A tenant's standing is (average GPUs held recently + GPUs held now) / weight. The average
+decays exponentially with the half-life. The next gang always comes from the tenant with the lowest standing.
+What we chose:
 
 - Slurm counts the past only, Hadoop the present only. Here both count alike, in GPUs: with a half-life of 0
   the rule is Hadoop's, and with a long one a tenant pays back what it used while others were away.
-- GPUs of all models count alike; usage is what was granted, from round to round. Where the memory of it is
-  lost, the average starts again from what the running jobs have held so far.
+- GPUs of all models count alike; usage is what was granted, from round to round. If the memory is lost, the
+  average starts again from what the running jobs have held so far.
 - Within a tenant: higher priority first, then earlier submission. Priority does not count across tenants,
   where the weights do.
 - With `preemptive`, tenants are filled up as if nothing ran, a tenant's running jobs before its waiting ones
@@ -38,7 +38,7 @@ from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
-#: Averages below this are forgotten, in GPUs.
+#: Averages below this many GPUs are forgotten.
 NEGLIGIBLE_GPUS = 1e-3
 
 
@@ -75,7 +75,7 @@ class Fair:
         )
 
     def _ranks(self, view: View, usage: _Usage) -> dict[JobId, tuple[Any, ...]]:
-        """Return each job's rank: where its tenant would stand when its turn comes."""
+        """Return each job's rank: the standing that its tenant would have when its turn comes."""
         ranks: dict[JobId, tuple[Any, ...]] = {}
         for tenant, jobs in queues_of(list(view.jobs.values())).items():
             # Sorting is stable, so within these groups the order stays as it was.
@@ -121,7 +121,7 @@ class _Usage:
         return self.standing_with(tenant, self._holds.get(tenant, 0.0))
 
     def standing_with(self, tenant: str, gpus: float) -> float:
-        """Return where the tenant would stand if it held `gpus` GPUs; one of weight 0 comes last."""
+        """Return the tenant's standing if it held `gpus` GPUs; a tenant of weight 0 comes last."""
         weight = self._weights[tenant]
         return (self._average.get(tenant, 0.0) + gpus) / weight if weight > 0 else float("inf")
 

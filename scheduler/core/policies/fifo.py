@@ -30,7 +30,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Fifo:
     """Order of submission, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
     #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
@@ -59,8 +59,8 @@ class Fifo:
     def _backfilled(self, view: View) -> Decision:
         """Return the decision with backfill.
 
-        If the last round could start nothing, and since then jobs only joined the end of the line, only those
-        are tried: all else would come out as it did (decision 0099).
+        If the last round could start nothing, and jobs have only joined the end of the queue since, only
+        those are tried: the rest would be decided as before (decision 0099).
         """
         terms = _Terms.of(self, view)
         stalled = view.orders.stalled
@@ -76,7 +76,7 @@ class Fifo:
                 return Decision(grants=tuple(line.grants), keep_running=True, stands_until=inf)
             head = view.jobs[waiting[0]]
             reservation, line.seen = line.reserve_for(head), rank_of(head)
-        # What is known of the running jobs changes then, and at no other instant at which nothing happens.
+        # Without an event, what is known of the running jobs changes only then.
         wake_at = view.ends.next_after(view.now)
         stands_until = _stands_until(view, reservation, wake_at)
         started = len(line.grants)
@@ -101,9 +101,10 @@ class Fifo:
 def _stands_until(view: View, reservation: BackfillReservation, next_end: float | None) -> float:
     """Return until when time alone changes nothing, should no job start now.
 
-    Until the next end the same jobs have outlived their limits, and the others end in the same order, unless
-    some have yet to begin. The head starts then as said, unless it would be said to start within a round. A
-    job behind it that would have ended in time did not fit, and will not; what delays the head will do so.
+    Until the next expected end, the same jobs have outlived their limits and the others end in the same
+    order, unless some have yet to begin. The reservation of the head then stands, except within a round of
+    its start. A job behind the head that would end in time did not fit, and will not. A job that delays the
+    head still will.
     """
     if view.ends.has_promised:
         return view.now
@@ -112,12 +113,12 @@ def _stands_until(view: View, reservation: BackfillReservation, next_end: float 
 
 
 class _Terms(NamedTuple):
-    """What a round decides by: between rounds of equal terms only later jobs joined the line."""
+    """What a round's decision depends on: between rounds of equal terms, only later jobs joined the queue."""
 
     policy: Fifo
     line: WaitingLine
     ends: Ends
-    #: Of both of these.
+    #: Change counters of `line` and `ends`.
     changes: tuple[int, int]
     capacity: object
     default_limit_seconds: float
@@ -134,7 +135,7 @@ class _Terms(NamedTuple):
 
 
 class _Stalled(NamedTuple):
-    """What a round found that could start nothing; before `stands_until` time alone does not change it."""
+    """The result of a round that could start nothing; time alone does not change it before `stands_until`."""
 
     terms: _Terms
     line: _Line
@@ -148,13 +149,13 @@ class _Line:
 
     def __init__(self, view: View, depth: int = 0) -> None:
         self.view, self.capacity = view, view.capacity.fork()
-        #: Kinds of jobs that may still be tried behind the head, also by a round that goes on with this.
+        #: Kinds of jobs that may still be tried behind the head, also by a round that continues this line.
         self._depth = depth
         self.grants: list[Grant] = []
         self._started: list[tuple[float, Holding]] = []
         #: The last job that was considered.
         self.seen: Rank
-        #: The first one that was not; None: all were.
+        #: The first job that was not considered; None: all were.
         self.end: Rank | None = None
         #: By shape that did not fit: the place in line where it did not. By shape that would delay the head:
         #: its rows, and the place of the first.
@@ -175,7 +176,7 @@ class _Line:
     def reserve_for(self, head: Job) -> BackfillReservation:
         smallest = demand_of(head, self.capacity.cluster, sizes_of(head)[-1])
         running = self.view.ends.in_order(self.view.now)
-        # Of equal ends those that run come first.
+        # Among equal ends, running jobs come first.
         ends = merge(running, sorted(self._started, key=_end), key=_end)
         soonest = self.view.now + self.view.round_seconds
         return BackfillReservation(smallest, self.capacity, ends, soonest=soonest)
@@ -184,10 +185,9 @@ class _Line:
         """Start the jobs after the last one seen that fit without delaying the head; yield those that would
         delay it.
 
-        Whole kinds of jobs are passed over at once: the capacity only shrinks, so that what did not fit will
-        not fit. A job that delayed the reservation where it was found a place may be found another one after
-        later starts. It is considered again, so that the next round, should one happen, finds nothing to
-        start.
+        Whole kinds of jobs are skipped at once: the capacity only shrinks, so what did not fit will not fit.
+        A job that would have delayed the reservation at the place found may get another place after later
+        starts. It is considered again, so that a following round finds nothing to start.
         """
         jobs, started = self.view.jobs, len(self.grants)
         misfits, breakers = self._misfits, self._breakers
@@ -240,7 +240,7 @@ class _Line:
         ]
 
     def _rows_behind(self, seen: Rank) -> list[tuple[Rank, int, Row]]:
-        """Return a heap of kinds by their first job after one: its rank, its place, and its row."""
+        """Return a heap of kinds by their first job after `seen`: its rank, its place, and its row."""
         line: list[tuple[Rank, int, Row]] = []
         for row in self.view.line.by_kind.values():
             place = bisect_right(row.ranks, seen)

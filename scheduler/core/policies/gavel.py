@@ -17,8 +17,8 @@ lease on the same model is extended on the same GPUs. What is not:
   round.
 - What a preemption costs a job counts, where it is known (`Job.preemption_cost_seconds`): a running job keeps
   its place until another is owed so much more that the cost is `overhead` of that time, ten leases at most.
-  In the paper moves are free but for the lease that is extended. Hardly a lease is extended where jobs have
-  shares of all models, as an agnostic policy gives them.
+  In the paper moves are free; only a lease that is extended avoids one. Leases are hardly ever extended where
+  jobs have shares of all models, as under an agnostic policy.
 - No job shares in a view with jobs that never do (`co_location`).
 - Left-over GPUs go to jobs by what these gain (`time_shares.time_slices`), not model by model.
 - Jobs of equal deficit go in the order of their shares and of submission; nothing is random, except that an
@@ -52,7 +52,7 @@ from scheduler.core.model.snapshot import Memory
 from scheduler.core.solvers.errors import PartitionError, SolverError
 from scheduler.core.solvers.solving import OBJECTIVES, solve
 
-#: Objectives in which weights count; and those of them in which tenants do.
+#: Objectives in which weights count, and those among them in which tenants' weights count.
 WEIGHTED = ("hierarchical", "hierarchical_fifo", "max_min", "proportional_fairness", "water_filling")
 HIERARCHICAL = ("hierarchical", "hierarchical_fifo")
 
@@ -63,7 +63,7 @@ class Gavel:
 
     #: A waiting job has its turn in a later lease, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
-    #: It means each job to have a share of each GPU model, and remembers which.
+    #: It gives each job a target share of each GPU model, and remembers the shares.
     has_targets: ClassVar[bool] = True
 
     #: One of `core.solvers.solving.OBJECTIVES`.
@@ -80,8 +80,8 @@ class Gavel:
     interval_seconds: float = 360.0
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.1
-    #: What a preemption may cost, as a part of the time that a job runs at a stretch: it is left in its place
-    #: for that time. With 0 only what is owed counts, as in the paper.
+    #: What a preemption may cost, as a part of the time that a job runs without interruption: the job keeps
+    #: its place for that time. With 0 only debts count, as in the paper.
     overhead: float = 0.05
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""
@@ -143,7 +143,7 @@ class Gavel:
 
 
 def _equal_parts(solver_input: SolverInput) -> TimeShares:
-    """Return an m-th of every model for each of m jobs."""
+    """Return the share 1/m of every model for each of m jobs."""
     models, shares = solver_input.instance.models, solver_input.instance.isolated_shares()
     return {
         (job,): {model: share for model, share in zip(models, row, strict=True) if share > 0}

@@ -4,15 +4,15 @@ W. Chen, Z. Mo, H. Xu, K. Ye and C. Xu, "Interference-aware Multiplexing for Dee
 Middleware Approach", SC 2023, with its published scheduler (buzy-coder/IADeep). Tasks arrive online; each
 gets an idle GPU if there is one. Else it gets the GPU with room for it on which the predicted interference of
 all tasks there is then least. Interference of jobs that share GPUs is the sum of how much longer each one's
-iterations take than alone: (together - alone) / alone. Measurements of jobs beside each other are recorded,
-and predict for the next ones. Deviations:
+iterations take than alone: (together - alone) / alone. Measurements of jobs that share GPUs are recorded, and
+later predictions use them. Deviations:
 
 - A job goes with others that start in the same round, or joins a group that runs; nothing is preempted.
 - The published scheduler knows sets of jobs and predicts others by a random forest; until it has enough
-  records of sets it takes what it does not know for no interference at all. Ours knows pairs: a job beside
-  several is as fast as the product of its speeds beside each. A pair that was not measured is predicted from
-  the stages of the two (Muri), else from how busy each keeps the device and its memory alone: a resource that
-  would be busy for more than all of the time slows both down. Without profiles there is no sharing.
+  records of sets, it takes unknown interference for none. Ours knows pairs: a job beside several is as fast
+  as the product of its speeds beside each. A pair that was not measured is predicted from the stages of the
+  two (Muri), else from how busy each keeps the device and its memory alone: a resource that would be busy for
+  more than 100 % of the time slows both down. Without profiles there is no sharing.
 - Its limits on how busy a GPU is (and `tuning`, one change at a time) are one limit on what a job may add:
   `most_interference`. Two jobs that take turns come to 2.
 - Its local coordinator tunes the batch sizes of jobs that share. Here jobs do that themselves.
@@ -33,7 +33,7 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.perf.interleaving import speed_in_group
 
-#: At most this many groups of jobs that ask for the same are considered, and at most this many that wait.
+#: The most groups of jobs that ask for the same that are considered, and the most waiting jobs.
 GROUPS_MOST, LINE_MOST = 100, 200
 
 
@@ -51,7 +51,7 @@ class IADeep:
             raise ValueError("largest_group must be at least 1, and most_interference at least 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep what runs; start those that came first, and the others beside them where they hurt least."""
+        """Keep what runs; start the jobs that came first, and let others share where they interfere least."""
         line = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
         outcome = start_in_order(line, view)
         if outcome.queue and self.largest_group > 1:
@@ -91,7 +91,7 @@ class IADeep:
                     group.append(job)
 
     def _best(self, groups: Sequence[list[Job]], job: Job, known: Interference) -> list[Job] | None:
-        """Return the group to which a job adds least; None: to all too much."""
+        """Return the group to which a job adds least interference; None: it adds too much to all."""
         best, least = None, self.most_interference
         for group in groups:
             if len(group) < self.largest_group and known.may_share([*group, job]):
@@ -106,7 +106,7 @@ def _kind(view: View, job: Job) -> Hashable:
 
 
 class Interference:
-    """What is known, and predicted, of jobs of a view that share GPUs."""
+    """Measured and predicted interference of a view's jobs that share GPUs."""
 
     def __init__(self, view: View) -> None:
         self._co_location = CoLocation(view)
@@ -140,7 +140,9 @@ class Interference:
         return total
 
     def _speed(self, job: Job, other: Job) -> float | None:
-        """Return how fast a job is beside another, relative to alone; None or 0: not at all, or not known."""
+        """Return how fast a job is beside another, relative to alone; 0: it does not run so; None:
+        unknown.
+        """
         key = job.id, other.id
         if key not in self._known:
             measured = self._co_location.measured(job, other)

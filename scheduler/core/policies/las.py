@@ -6,8 +6,8 @@ Tiresias (NSDI'19, section 3.2): GPUs times seconds (2D-LAS, not discretised: `t
 Deviations and choices:
 
 - Pure LAS switches between equals without end. Here service is read once a quantum, at the same instants for
-  all (the multiples of the quantum), and that of an attempt not before it has run for a whole one. So jobs
-  change places then, or when a newcomer with less service arrives, and no more often. A running job wins a
+  all jobs (the multiples of the quantum). An attempt's service counts only once it has run for a whole
+  quantum. So jobs change places only then, or when a newcomer with less service arrives. A running job wins a
   tie in its first quantum and loses it later: equals take turns.
 - Service is wall time on any model, as Tiresias counts it; work repeated after a preemption counts as well.
 - A gang that does not fit is passed by others that do.
@@ -31,7 +31,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Las:
     """Order of attained service, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
     #: Equals take turns though jobs neither come nor go.
     rotates: ClassVar[bool] = True

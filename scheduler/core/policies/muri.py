@@ -1,12 +1,12 @@
-"""Muri: where not all jobs fit, those that need different resources share GPUs in groups of up to four.
+"""Muri: where not all jobs fit, jobs that need different resources share GPUs in groups of up to four.
 
 Y. Zhao, Y. Liu, Y. Peng, Y. Zhu, X. Liu and X. Jin, "Multi-Resource Interleaving for Deep Learning Training",
 SIGCOMM 2022, section 4. Order: least remaining time times GPUs (Muri-S), or, where durations are not known,
 least attained service (Muri-L). Jobs ask for a place in that order; for each place four jobs of equal gangs
-are admitted. If these are more than fit, they are matched by how busy they would keep storage and CPUs, GPU
-and network together (`interleaved_groups`), pairs again to fours, and no more of them than it takes. A group
-that would be slower than its jobs one after the other is split. Groups are served by their best job; a job
-that is in no group that fits waits. Deviations:
+are admitted. If more are admitted than fit, they are matched by how busy they would keep storage and CPUs,
+GPU and network together (`interleaved_groups`): first to pairs, then pairs to fours, and no more than needed.
+A group that would be slower than its jobs one after the other is split. Groups are served in the order of
+their best jobs; a job whose group does not fit waits. Deviations:
 
 - Stage times are facts of jobs (`Job.profile`). A job without them, an elastic one or a trial run stays
   alone.
@@ -14,8 +14,8 @@ that is in no group that fits waits. Deviations:
   time, and the hardware interleaves them: stages determine which jobs share, and not how fast they are then.
 - Groups are made again at most once in `interval_seconds`, when idle GPUs do not suffice for a waiting job,
   when those that share would fit alone, or when a group turns out to be slower than its jobs by turns; the
-  published code does so at every arrival and end. In between idle GPUs go to the first job, and what is left
-  of a group runs on.
+  published code does so at every arrival and end. In between, idle GPUs go to the first job, and the rest of
+  a group runs on when one of its jobs ends.
 - When jobs that run together come into several groups, the first group keeps the GPUs if its other jobs wait:
   these join, and the jobs of other groups leave. A group of jobs that run apart stops first, all of it, and
   starts in a later round. Until its jobs have stopped nothing else starts, for `HOLD_SECONDS` at most.
@@ -57,7 +57,7 @@ from scheduler.core.perf.interleaving import Stages, cycle_seconds
 
 Group = tuple[JobId, ...]
 
-#: For this long at most nothing else starts while jobs stop to start together.
+#: The longest time for which nothing else starts while jobs stop in order to start together.
 HOLD_SECONDS = 120.0
 
 
@@ -131,7 +131,7 @@ class _State:
         return Outcome(grants=tuple(grants), queue=tuple(queue))
 
     def has_to_regroup(self, calm: Outcome) -> bool:
-        """Whether a job waits without success, or those that share should not or would fit alone."""
+        """Whether a job cannot start, or jobs that share should not, or would fit alone."""
         if self.coming:
             return False
         if calm.queue:
@@ -167,7 +167,7 @@ class _State:
             for position in sorted(placed)
             if units[position] not in homes and not self._is_running(units[position])
         ]
-        # A group that runs in part stops now, and starts when all of it waits.
+        # A group of which some jobs run stops now, and starts when all its jobs wait.
         self.coming = [
             grant.jobs
             for grant in changed
@@ -183,7 +183,7 @@ class _State:
         return beside(view, replace(outcome, stops=stops, leaves=leaves), guests)
 
     def _homes(self, groups: Sequence[Group]) -> dict[Group, Group]:
-        """Return for groups, other than before, the jobs that run together whose GPUs each keeps."""
+        """Return for each changed group the running jobs whose GPUs it keeps."""
         running, homes = self.view.running, dict[Group, Group]()
         for group in groups:
             there = {running[job].jobs for job in group if job in running}
@@ -219,8 +219,8 @@ class _State:
             by_models.setdefault(room.models_of(jobs[0]), {})[shape] = jobs
         sizes = {shape: jobs[0].gpus for shape, jobs in together.items()}
         groups: list[tuple[Job, ...]] = []
-        # A crowd on one model is none on another. Jobs that may have few models come before those that may
-        # have many.
+        # One model may be crowded and another not. Jobs that accept few models come before those that accept
+        # many.
         for models in sorted(by_models, key=len):
             found = grouped(
                 by_models[models],
@@ -236,7 +236,7 @@ class _State:
         return [*[(job.id,) for job in alone], *[tuple(sorted(job.id for job in group)) for group in groups]]
 
     def _admitted(self, order: Sequence[Job]) -> dict[Hashable, list[Job]]:
-        """Return by shape the jobs for which there are places: with each the next four that are alike."""
+        """Return the admitted jobs by shape: for each place the next four jobs that are alike."""
         view, largest = self.view, self.policy.largest_group
         shapes = {job.id: self._shape(job) for job in order}
         by_shape: dict[Hashable, list[Job]] = {}
@@ -280,7 +280,7 @@ class _State:
         return self.co_location.may_share([self.view.jobs[job] for job in jobs])
 
     def _shape(self, job: Job) -> Hashable:
-        """Return what jobs have in common that may share GPUs; a job without stages shares with no other."""
+        """Return the key that jobs must have in common to share GPUs; a job without stages has its own."""
         shape = shape_in(self.view.capacity.cluster, job)
         return shape, job.priority, self._may_be_grouped(job)
 
@@ -308,7 +308,7 @@ class _Room:
         self._left = {model: max(capacity.offered(model), 0) for model in capacity.models}
 
     def models_of(self, job: Job) -> tuple[str, ...]:
-        """Return the models on offer that a job may have."""
+        """Return the models on offer that a job accepts."""
         return tuple([model for model in models_of(job, self._cluster) if model in self._left])
 
     def of(self, models: Sequence[str]) -> int:
@@ -324,7 +324,7 @@ class _Room:
 
 
 def _emptied(capacity: Capacity) -> Capacity:
-    """Return the capacity as if only those ran that stay wherever they are."""
+    """Return the capacity as if only the jobs ran that must stay where they are."""
     empty = capacity.fork()
     for jobs, holding in list(empty.pending.items()):
         if jobs in empty.pinned:

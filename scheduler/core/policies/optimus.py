@@ -8,7 +8,8 @@ possible (4.2). There are no parameter servers, as in the comparison by Pollux's
 - Remaining time is what `run_time` expects at the job's own size on the GPU model in question, scaled to each
   other size by its measured goodput, or, if nothing was measured, by the number of GPUs. The paper predicts
   the epochs left from the loss, and iteration times by its own model.
-- A job gets at most twice the replicas that it ever had, and keeps its nodes while their number is the same.
+- A job gets at most twice the replicas that it ever had, and keeps its nodes while its number of replicas is
+  the same.
 - Jobs that are not elastic have their own size or nothing. A job that does not get the fewest GPUs waits:
   higher priority first, then by submission.
 - Several GPU models are decided one by one, as in `pollux`. Between intervals a job that waits starts on idle
@@ -33,7 +34,7 @@ from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
-#: By job: GPU-seconds of earlier attempts, and those that its own gang would have needed.
+#: By job: GPU-seconds of earlier attempts, and what its own gang would have needed for the same work.
 Work = dict[str, list[float]]
 
 
@@ -70,7 +71,7 @@ class Optimus:
                 replicas = _sizes(view, pool, work)
                 rows.append(arranged(pool.room, pool.gangs, replicas, limit=pool.limit))
             grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
-            # A job that was given GPUs by number and finds none on the nodes that it may use leaves them to
+            # A job that was given a number of GPUs but finds none on the nodes that it may use leaves them to
             # others.
             left = [view.jobs[job] for job in waiting_in(order, grants)]
             grants += minimum_starts(view, left, grants, stops)
@@ -133,9 +134,10 @@ def _last_sizes(view: View, known: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _work_done(view: View, known: Mapping[str, Any]) -> Work:
-    """Return the service of elastic jobs in attempts that are over, and that of their own gang for it.
+    """Return the service of elastic jobs in ended attempts, and what their own gangs would have needed for
+    it.
 
-    Facts have only the service, in GPU-seconds: the size that went with it is that of the last round.
+    Facts contain only the service, in GPU-seconds; the size is taken from the last round.
     """
     work: Work = {}
     for job in view.jobs.values():
@@ -150,7 +152,7 @@ def _work_done(view: View, known: Mapping[str, Any]) -> Work:
 
 
 def _as_own_gang(job: Job, work: Work) -> Job:
-    """Return the job with the service that its own gang would have needed for what it has done."""
+    """Return the job with the service that its own gang would have needed for its progress."""
     service, worth = work.get(str(job.id), (0.0, 0.0))
     if not service or job.measured:
         return job
@@ -160,7 +162,9 @@ def _as_own_gang(job: Job, work: Work) -> Job:
 
 
 def seconds_left(view: View, pool: Pool, work: Work | None = None) -> list[dict[int, float]]:
-    """Return for how long each job of a pool would run on, by the numbers of replicas that it can have."""
+    """Return the seconds that each job of a pool would still run, by each number of replicas that it can
+    have.
+    """
     model, limit_seconds = pool.gpu_model, view.default_time_limit_seconds
     largest = max(pool.room, default=0)
     seconds = []
@@ -191,8 +195,9 @@ def _sizes(view: View, pool: Pool, work: Work) -> list[int]:
 
 
 def _speeds(job: Job, gpu_model: str, gpus: Sequence[int], largest_node: int) -> Sequence[float]:
-    """Return how many times as fast a job is as with its own size, which may be beyond what it may have now;
-    both are on one node where one could hold them. 0: it does not run so."""
+    """Return the speed of a job at each size, relative to its own size, which may exceed what it may have
+    now. Each size is taken to be on one node where one could hold it. 0: the job does not run so.
+    """
     if job.elastic is None:
         return [1.0] * len(gpus)
     measured = relative_goodputs(job, gpu_model, gpus, largest_node)

@@ -7,16 +7,18 @@ the other by memory (a kernel whose bound is unknown goes with either). That is 
 scheduler inside a GPU. Here it chooses the guests of a host among whole jobs, by how busy each keeps a device
 that it has alone, as the paper suggests for clusters. Deviations:
 
-- Kernels are launched by the hardware as they come, and none waits for the host's to end. So what was
-  measured of the two, where it was, keeps a guest from a host. If a host that runs with guests is measured to
-  be slower than `most_slowdown` allows, they leave it and it runs on. The paper pauses guests for the time of
-  a request. This happens once for two applications: the pair is remembered, and recorded for all.
+- Kernels are launched by the hardware as they come, and none waits for the host's to end. So measurements of
+  the two, where there are any, decide whether a guest may join a host. If a host that runs with guests is
+  measured to be slower than `most_slowdown` allows, they leave it and it runs on. The paper pauses guests for
+  the time of a request. This happens once for a pair of applications: the pair is remembered, and applies to
+  all their jobs.
 - A job is bound by memory if its device's memory is busy for `memory_bound_from` of the time, else by compute
-  if the device is for `compute_bound_from`; the paper has 60 % of a kernel's throughput for both.
+  if the device computes for `compute_bound_from` of the time; the paper has 60 % of a kernel's throughput for
+  both.
 - A guest comes with its host, or joins it later; hosts that start choose first. It goes on when the host has
   ended, until another job of high priority needs its GPUs.
 - A job of high priority takes GPUs from those that are not. Otherwise a higher priority takes them from a
-  lower one, as under `priority`. Jobs of best effort only have idle GPUs.
+  lower one, as under `priority`. Best-effort jobs get idle GPUs only.
 - Jobs without a profile, elastic ones and trial runs do not share. Memory is checked as far as it is known,
   and the switch of virtual clusters binds (`co_location`).
 """
@@ -41,7 +43,7 @@ from scheduler.core.model.training import Profile
 LOOK_SECONDS = 60.0
 #: The most waiting jobs that ask for the same that are considered for each host.
 GUESTS_MOST = 100
-#: The most pairs that did not get along that are remembered.
+#: The most pairs that interfered too much that are remembered.
 HARMFUL_KEPT = 200
 
 
@@ -61,7 +63,8 @@ class Orion:
     high_from: int = 1
     #: The most guests that share the GPUs of a host; 0: none do.
     guests: int = 1
-    #: Parts of the time for which a device computes, and its memory is busy, of a job that is bound by that.
+    #: Fractions of the time that the device computes, and that its memory is busy, from which a job is bound
+    #: by it.
     compute_bound_from: float = 0.6
     memory_bound_from: float = 0.6
     #: The part of its speed alone that a host may lose to its guests.
@@ -75,7 +78,9 @@ class Orion:
                 raise ValueError(f"{name} must be between 0 and 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Serve by priority, part who does not get along, and let hosts that start or run have guests."""
+        """Serve by priority, split pairs that interfere too much, and give guests to hosts that start or
+        run.
+        """
         pairs = _Pairs(self, view, memory if memory.get("policy") == "orion" else {})
         outcome = serve_in_order(view, lambda job: _rank(job, view))
         outcome = replace(outcome, leaves=pairs.parted(outcome))
@@ -99,7 +104,7 @@ class Orion:
         return job.priority >= self.high_from
 
     def bound(self, profile: Profile | None) -> Bound | None:
-        """Return what a job of this profile is bound by; None: nothing was measured of it."""
+        """Return what a job of this profile is bound by; None: it was not measured."""
         if profile is None or profile.utilisation is None:
             return None
         if (profile.memory_utilisation or 0.0) >= self.memory_bound_from:
@@ -126,7 +131,7 @@ class _Pairs:
         self._co_location = CoLocation(view)
 
     def parted(self, outcome: Outcome) -> dict[JobId, str]:
-        """Return who leaves hosts that run on and lose too much to their guests, and why."""
+        """Return the guests that leave hosts which they slow down too much, with the reasons."""
         view, leaves = self._view, dict[JobId, str]()
         named = {job for grant in outcome.grants for job in grant.jobs}.union(outcome.stops)
         for number, running in sorted(view.running.items()):
@@ -155,7 +160,7 @@ class _Pairs:
         return min(looks, default=None)
 
     def hosted(self, running: Running) -> list[Job]:
-        """Return the host of an allocation that is held, and then its guests; empty: it has no host."""
+        """Return the host of a held allocation, followed by its guests; empty: it has no host."""
         jobs = [self._view.jobs[job] for job in running.jobs]
         host = max(jobs, key=lambda job: job.priority)
         if running.is_nominated or not self._policy.is_high(host):
@@ -163,9 +168,10 @@ class _Pairs:
         return [host, *[job for job in jobs if job is not host]]
 
     def guests(self, groups: Iterable[list[Job]], waiting: Iterable[Job]) -> dict[JobId, list[JobId]]:
-        """Return the new guests of hosts: of opposite needs before those of unknown ones, then in line.
+        """Return the new guests of hosts: jobs of opposite needs before those of unknown needs, then in queue
+        order.
 
-        `groups`: each host, and then those it has already.
+        `groups`: each host, followed by the guests that it has already.
         """
         lines: dict[object, list[Job]] = {}
         for job in waiting:

@@ -39,12 +39,12 @@ class Pai:
     #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
-    #: GPU models that only those may have who need them.
+    #: GPU models that only jobs that need them may have.
     reserved: tuple[str, ...] = ()
     #: Jobs with at least this many GPUs in one replica need them.
     reserved_from: int = 8
 
-    #: Rounds with this policy get the run times of jobs like each of theirs.
+    #: Snapshots for this policy contain the run times of similar jobs.
     reads_recurrence: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -52,7 +52,9 @@ class Pai:
             raise ValueError(f"reserved_from is {self.reserved_from}; it must be at least 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep what runs; start the jobs that are expected to be shortest, each where it may be."""
+        """Keep what runs; start the jobs that are expected to be shortest, each on the models that it may
+        have.
+        """
 
         def rank(job: Job) -> tuple[int, float, float, JobId]:
             return -job.priority, _seconds_left(job, view), job.submitted_at, job.id

@@ -24,7 +24,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Priority:
     """Order of priority, then of submission; lower priorities give way."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
 
     #: Nothing starts behind the first gang that waits for room.

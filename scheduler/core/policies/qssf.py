@@ -4,10 +4,10 @@ Q. Hu et al., "Characterization and Prediction of Deep Learning Workloads in Lar
 (Helios), SC 2021, section 4.2: jobs in the order of their expected run time times their GPUs, not preemptive,
 each virtual cluster separately; a job that is first and does not fit blocks the others. What we chose:
 
-- The paper's run times come from a model of each user's past jobs. Here they are the platform's: what the
-  job's own steps say, else its estimate, else its time limit, else the default limit of its view. What it has
-  executed before it was stopped is taken off. They are those on the model of the view on which the job is
-  fastest, and a second on any model costs the same; the paper's clusters are ordered by seconds as well.
+- The paper's run times come from a model of each user's past jobs. Here they follow from the job's own steps,
+  else its estimate, else its time limit, else the default limit of its view, less what it executed before it
+  was stopped. They hold on the view's model on which the job is fastest, and a second on any model costs the
+  same; the paper's clusters are ordered by seconds as well.
 - With `strict` no job passes the first that does not fit, as in the paper. By default others do: large gangs
   may starve while smaller ones pass, but more of the cluster is used.
 - Among jobs expected to take as much GPU time, those with fewer GPUs come first, then by submission.
@@ -31,7 +31,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Qssf:
     """Order of expected GPU time, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
     #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True

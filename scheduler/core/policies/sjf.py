@@ -4,8 +4,8 @@ The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory 
 8), for gangs: a job that does not fit is passed by longer ones that do, unless `strict`. What we chose:
 
 - The run time is the job's estimate, else its time limit, else the default limit of its view, less what it
-  has executed already (it may have been stopped by others before). It is that on the model of the view on
-  which the job is fastest: which one it gets shows when it is placed, and then the order stands already.
+  has executed already (it may have been stopped by others before). It holds on the view's model on which the
+  job is fastest: the model is known only after placement, when the order is already fixed.
 - `aging` is the number of seconds taken off a job's run time for every second since its submission. As all
   age alike, the order of two jobs never changes: with `aging` above 0 a job is overtaken only by jobs that
   were submitted within (its run time / aging) seconds after it.
@@ -29,7 +29,7 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Sjf:
     """Order of expected run time, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
     #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True

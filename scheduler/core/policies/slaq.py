@@ -14,7 +14,7 @@ get little. Losses of different jobs are compared relative to how much each has 
   two thirds on twice as many, and so on. A job is new until it has been served for an epoch on its fewest
   GPUs.
 - A job that was served for longer and has not reported enough is worth as much as the median of those that
-  have, and less in proportion to its service. So silence does not pay.
+  have, and less in proportion to its service. So it does not pay not to report.
 - A loss that rises, stands still or is not a number is not expected to fall: its job gets no GPU beyond the
   fewest.
 - Epochs are minutes where the paper has seconds, since a resized job starts again from a checkpoint. A
@@ -41,7 +41,7 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, Memory
 from scheduler.core.perf.convergence import LEAST_POINTS, fit_loss
 
-#: By how much a loss falls with this many GPUs, relative to how much it has fallen so far.
+#: The expected fall of a loss with a number of GPUs, relative to its fall so far.
 Fall = Callable[[float], float]
 
 
@@ -62,7 +62,7 @@ class Slaq:
             raise ValueError("epoch_seconds must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Start the jobs that fit on their fewest GPUs, and divide what is left by the expected fall of
+        """Start the jobs that fit on their fewest GPUs, and divide the rest by the expected fall of
         losses.
         """
         waiting = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
@@ -83,9 +83,9 @@ class Slaq:
         return divide_greedily(falls, choices, idle)
 
     def _guess(self, view: View, job: Job, fewest: int, known_falls: Sequence[tuple[Fall, int]]) -> Fall:
-        """Return the same for a job that has not reported enough.
+        """Return the assumed fall of a job that has not reported enough.
 
-        `known_falls`: the falls of those that have, each with the fewest GPUs of its job.
+        `known_falls`: the falls of jobs that have, each with the fewest GPUs of its job.
         """
         served = attained_service(job, view.running.get(job.id), view.now)
         new = fewest * self.epoch_seconds
@@ -119,13 +119,15 @@ def _no_fall(gpus: float) -> float:
 def divide_greedily(falls: Sequence[Fall], choices: Sequence[Sequence[int]], idle: int) -> list[int]:
     """Return the size of each job: from its first choice on, the job that gains most by a GPU is next.
 
-    `choices` are the sizes that each may have, ascending. If gains become less with every GPU, and sizes are
-    one GPU apart, nothing is better; where the next size of a job is too large the others go on.
+    `choices` are the sizes that each job may have, ascending. The division is optimal if gains fall with
+    every GPU and sizes are one GPU apart. Where the next size of a job is too large, the others go on.
     """
     places = [0] * len(falls)
 
     def offer(job: int) -> tuple[float, int] | None:
-        """The gain by its next size for each GPU, the largest first in a heap."""
+        """Return the gain for each GPU of the job's next size, negated so that the largest is first in a
+        heap.
+        """
         if places[job] + 1 == len(choices[job]):
             return None
         now, larger = choices[job][places[job]], choices[job][places[job] + 1]

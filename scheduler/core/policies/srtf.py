@@ -4,13 +4,13 @@ L. Schrage, "A Proof of the Optimality of the Shortest Remaining Processing Time
 Research 16(3), 1968. With `by_service` the remaining time counts times the GPUs of the gang: shortest
 remaining service first (SRSF), the clairvoyant yardstick of Tiresias (NSDI'19, section 2.3). Deviations:
 
-- Preemption is not free here: what runs counts with `hysteresis` times its preemption cost less. With 1 a
-  job is preempted only where the sum of completion times gains: for a newcomer of r seconds and a running
+- Preemption is not free here: `hysteresis` times its preemption cost is taken off a running job's time. With
+  1 a job is preempted only where the sum of completion times gains: for a newcomer of r seconds and a running
   job of R seconds and cost c, going first gains R - (r + c).
-- What remains is the estimate, else the time limit, else the default limit of the view, less what was
-  executed; a job that outlives it counts as about to end, and is not preempted for a longer one.
-- For a job that runs this is the time on the model that it has, for one that waits that on the model of the
-  view on which it is fastest: which one it gets shows when it is placed.
+- The remaining time is the estimate, else the time limit, else the default limit of the view, less what was
+  executed. A job that outlives it counts as about to end, and is not preempted for a longer one.
+- For a running job this is the time on its model. For a waiting job it is the time on the view's model on
+  which the job is fastest, since the model is known only after placement.
 - A gang that does not fit is passed by longer ones that do.
 - Long jobs starve on an endless stream of short ones; that is the rule, and it has no aging.
 """
@@ -32,12 +32,12 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Srtf:
     """Order of expected remaining time, or service, within priorities."""
 
-    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    #: Among jobs that are alike the earlier starts first; jobs without room change nothing.
     by_arrival: ClassVar[bool] = True
 
     #: Weigh the remaining time with the GPUs of the gang (SRSF).
     by_service: bool = False
-    #: How many times its preemption cost a running job is ahead.
+    #: A running job is ahead by this many times its preemption cost.
     hysteresis: float = 1.0
 
     def allocate(self, view: View, memory: Memory) -> Decision:

@@ -3,7 +3,7 @@
 J. Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, sections 3.2 (two-
 dimensional attained service, discretised; 2D-LAS and 2D-Gittins) and 3.3 (placement by skew). At every event
 all GPUs count as free; the queues are walked from the first, jobs are admitted whole where they fit and
-passed over where they do not, and what runs and is not admitted is preempted.
+passed over where they do not, and running jobs that are not admitted are preempted.
 
 Faithful: attained service is GPUs x seconds; K queues by thresholds; 2D-Gittins orders a queue by its index,
 the last queue as 2D-LAS does; a job that has waited `promote` times as long as it has executed goes back to
@@ -16,10 +16,10 @@ Deviations from the paper, or where sources disagree:
   threshold joins the end of the next queue, and after each round those that run come before those that wait,
   both in the order that they had. `inside` chooses: `running` as the simulator, and the default; `submission`
   alone; `start` by first start, never-started last (docs/reproduction.md compares them).
-- A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). That of an
-  attempt that runs is taken where it entered its queue or started, so that it changes at events only and
-  equals do not take turns for ever. Without samples the discipline is that of LAS.
-- The distribution comes from `service_samples`, else from jobs that were seen to run and are gone (memory).
+- A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). For a running
+  attempt it is taken where the attempt entered its queue or started, so that it changes only at events and
+  equals do not take turns for ever. Without samples the discipline is LAS.
+- The distribution comes from `service_samples`, else from jobs that ran and have ended (memory).
 - Service is wall time on any model; work that is repeated after a preemption counts again.
 - The pack limit is a parameter; the paper refits it to a job history with a linear classifier.
 - A skewed gang larger than a node asks for one rack, and for nothing where no rack could ever hold it. The
@@ -63,8 +63,8 @@ class Gittins:
     def index(self, attained: float, delta: float) -> float:
         """Return P(S - a <= delta | S > a) / E[min(S - a, delta) | S > a], in 1/GPU-seconds.
 
-        The chance that a job which has attained service `a` ends within the next `delta`, for the service
-        which that is expected to cost. 0 where no sample is larger than `a`: nothing is known there.
+        That is the chance that a job with attained service `a` ends within the next `delta`, divided by the
+        service that this is expected to cost. 0 where no sample is larger than `a`: nothing is known there.
         """
         first = bisect_right(self._samples, attained)
         beyond = bisect_right(self._samples, attained + delta)
@@ -115,7 +115,7 @@ class Tiresias:
             newcomers = queues.newcomers()
             calm = None if newcomers is None else start_all(newcomers, view, locality_of=self.locality(view))
             if calm is not None:
-                # Later rounds work out who joined which queue when, once a job has to wait.
+                # Once a job has to wait, a later round works out which job joined which queue when.
                 return calm.decision({}, memory=memory)
         if self.promote > 0:
             queues.promote_the_starving()
@@ -145,7 +145,7 @@ class Tiresias:
 
 
 class _Queues:
-    """The queue and position of every job, from the facts and what is remembered of earlier rounds.
+    """The queue and position of every job, from the facts and the memory of earlier rounds.
 
     Memory, all of it by job: `reset`, its service when it was last promoted; `left`, the instant at which it
     left the first queue and its service then; `first`, its first start, if it was preempted since; `seen`,
@@ -168,7 +168,7 @@ class _Queues:
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
-        #: Service and queue of the jobs that were asked for, which are all where a job waits in the end.
+        #: Service and queue by job, computed when first needed; complete once a job waits.
         self._standing: dict[JobId, tuple[float, int]] = {}
 
     def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:
@@ -188,7 +188,7 @@ class _Queues:
         return sorted(waiting, key=self.rank)
 
     def line_up(self) -> None:
-        """Let those that have come to another queue since the last round join the end of its line."""
+        """Append jobs that have entered another queue since the last round to the end of its line."""
         view, known = self._view, {job: queue for queue, line in enumerate(self._lines) for job in line}
         lines: list[list[int]] = [[] for _ in range(len(self._policy.thresholds) + 1)]
         comers: list[tuple[float, float, JobId, int]] = []
@@ -218,7 +218,7 @@ class _Queues:
         return max(since, self._view.now - (service - bound) / gpus)
 
     def _lines_after(self, outcome: Outcome) -> list[list[int]]:
-        """Return the lines with those that were started now, those that run before those that wait."""
+        """Return the lines including jobs started now, running jobs before waiting ones."""
         runs = {job.id for job, _ in self._receiving(outcome)}
         started = [self._view.jobs[job] for job in runs if job not in self._places]
         lines = [list(line) for line in self._lines]
@@ -227,7 +227,7 @@ class _Queues:
         return [sorted(line, key=lambda job: job not in runs) for line in lines]
 
     def promote_the_starving(self) -> None:
-        """Put jobs that have waited too long for what they got back into the first queue."""
+        """Move jobs that have waited too long relative to their service back to the first queue."""
         for job in self._view.jobs.values():
             service, name = self._service(job), str(job.id)
             if self._queue_of(job, service) == 0:
@@ -274,7 +274,7 @@ class _Queues:
     # What is known of one job
 
     def _stands(self, job: Job) -> tuple[float, int]:
-        """Return its service and its queue, which change in no round after promotions."""
+        """Return the job's service and queue, which are fixed for a round after promotions."""
         standing = self._standing.get(job.id)
         if standing is None:
             service = self._service(job)
@@ -293,14 +293,14 @@ class _Queues:
         return bisect_right(self._policy.thresholds, service + amount_of(job) * INSTANT_SECONDS)
 
     def _turn(self, job: Job) -> tuple[int, float]:
-        """Return what comes before submission in a queue: those that have started come first."""
+        """Return the sort key that precedes submission in a queue: jobs that have started come first."""
         if self._policy.inside == "running":
             place = self._places.get(job.id)
             return (1, 0.0) if place is None else (0, place)
         return 0, self._started_at(job) if self._policy.inside == "start" else 0.0
 
     def _started_at(self, job: Job) -> float:
-        """Return when it first started; now where that was forgotten, for ever away when it never did."""
+        """Return when the job first started; now where that was forgotten, `NEVER` when it never did."""
         first = self._first.get(str(job.id)) if self._first else None
         if first is not None:
             return float(first)
@@ -310,7 +310,7 @@ class _Queues:
         return self._view.now if _has_run(job) else NEVER
 
     def _leaving(self, job: Job, service: float) -> list[float]:
-        """Return when it left the first queue, and its service then."""
+        """Return when the job left the first queue, and its service then."""
         running, bound = self._view.running.get(job.id), self._policy.thresholds[0]
         if running is None or running.is_nominated:
             return [self._view.now, service]
@@ -318,7 +318,7 @@ class _Queues:
         return [max(running.since_of(job.id), self._view.now - since_then), bound]
 
     def _patience(self, job: Job, service: float) -> float:
-        """Return for how many seconds more it may wait before it is promoted."""
+        """Return for how many more seconds the job may wait before it is promoted."""
         left_at, service_then = self._left.get(str(job.id)) or (self._view.now, service)
         waited = (self._view.now - left_at) - (service - service_then) / amount_of(job)
         return self._policy.promote * service / amount_of(job) - waited
@@ -326,7 +326,7 @@ class _Queues:
     # What is known of all
 
     def _receiving(self, outcome: Outcome) -> Iterator[tuple[Job, float]]:
-        """Yield the jobs that run after this round, with their GPUs, of which parts count as such."""
+        """Yield the jobs that run after this round, with their GPUs; a part of a GPU counts as a fraction."""
         jobs, named = self._view.jobs, {job for grant in outcome.grants for job in grant.jobs}
         for grant in outcome.grants:
             yield from ((jobs[number], amount_of(jobs[number], grant.gpus)) for number in grant.jobs)
@@ -340,7 +340,9 @@ class _Queues:
         return {job: value for job, value in known.items() if int(job) in self._view.jobs}
 
     def _learned(self, memory: Memory) -> list[float]:
-        """Add what jobs needed that ran last time and are gone: what they had then, and the time since."""
+        """Return the samples with those of jobs that ran last time and have ended: their service then plus
+        the time since.
+        """
         samples = list(memory.get("samples", ()))
         passed = self._view.now - memory.get("at", self._view.now)
         for job, (service, gpus) in sorted(memory.get("seen", {}).items(), key=lambda pair: int(pair[0])):

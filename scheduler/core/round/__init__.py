@@ -1,1 +1,1 @@
-"""One round: facts in, plan and reasons out. `decide` is the whole, `engine` the same for rounds in a row."""
+"""One round: facts in, plan and reasons out. `decide` runs a single round, `engine` consecutive ones."""

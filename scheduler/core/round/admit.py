@@ -1,4 +1,4 @@
-"""Step 1, admit: which jobs may be considered at all this round, and why not the others.
+"""Step 1, admit: which jobs are considered in this round, and why the others are not.
 
 Jobs that run are always admitted, unless they are being cancelled or have used up their time. A tenant's
 quota is handed out to its jobs in a fixed order (those that run, then by priority and age), before any
@@ -35,29 +35,29 @@ TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
 
 
 class Admission:
-    """Which jobs may be considered, which may not and why, and which allocations end whatever is decided."""
+    """The jobs to consider, the reasons to hold back others, and the allocations that end in any case."""
 
     def __init__(self, facts: Facts, only_starts: Callable[[VirtualCluster], bool] | None = None) -> None:
         """`only_starts`: whether the policy of a virtual cluster never makes room among its own jobs."""
         self._facts = facts
         self._only_starts = only_starts or (lambda _: False)
-        #: By virtual cluster, of those that were asked about in this round.
+        #: By virtual cluster asked about in this round: whether its policy makes room among its own jobs.
         self._makes_room: dict[str, bool] = {}
         self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
-        #: What could never run once all that is lent is its owners' again; None: nothing is lent.
+        #: The feasibility once all loans have ended; None: nothing is lent.
         self._after_loans = _after_loans(facts)
-        #: Jobs whose processes are being ended while they count on their tenant's quota, with the tenant.
+        #: Jobs whose stopping processes still count against a quota, with the tenant.
         self._ending_of: dict[JobId, str] = {}
-        #: Jobs to check again at an instant, though nothing happens to them: (instant, job).
+        #: Jobs to check again at an instant, without an event: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
-        #: Of jobs that begin at an instant: (instant, job), as above.
+        #: Jobs that begin at an instant: (instant, job).
         self._begins: list[tuple[float, JobId]] = []
-        #: Tenants whose jobs want more than their quota: which goes first there depends on what is idle.
+        #: Tenants whose jobs want more than their quota; the order of their jobs depends on what is idle.
         self._crowded: set[str] = set()
-        #: What is idle as this round begins; None: it was not asked for.
+        #: What is idle as this round begins; None: not computed yet.
         self._idle_now: IdleNow | None = None
         self._arrays = ArrayLimits(facts)
-        #: Those that nothing holds back but perhaps a quota, or the limit of an array.
+        #: Jobs that only a quota or the limit of an array may hold back.
         self._considered: set[JobId] = set()
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
@@ -66,14 +66,14 @@ class Admission:
         self.outgrown: dict[JobId, Reason] = {}
         #: Allocation -> (cause, sentence for its jobs).
         self.endings: dict[AllocationId, tuple[str, str]] = {}
-        #: The same of jobs whose time is up, or that are cancelled, while others have their GPUs and run on.
+        #: The same for jobs that end by time or cancellation while other jobs on their GPUs run on.
         self.partings: dict[JobId, tuple[str, str]] = {}
-        #: Allocation -> sentence, of those that end because a node's jobs use more than was predicted.
+        #: Allocation -> sentence, for allocations that end because a node's jobs use more than predicted.
         self.giving_way: dict[AllocationId, str] = {}
 
     def refresh(self) -> set[JobId]:
-        """Check again the jobs that changed, or whose time has come, and the jobs that share a quota or an
-        array with them; return the former, and of the latter those that are admitted otherwise now.
+        """Check again the jobs that changed or whose instant has come, and the jobs that share a quota or an
+        array with them. Return the former, and the latter whose admission has changed.
         """
         facts = self._facts
         self._makes_room.clear()
@@ -87,7 +87,7 @@ class Admission:
         looked_at, changed = self._concerned(), facts.changed_jobs
         self._forget(changed)
         candidates: dict[str, list[Job]] = {}
-        #: Jobs that are checked for the sake of others, as they were admitted before.
+        #: Jobs that are checked because of others, as they were admitted before.
         before: dict[JobId, Job | None] = {}
         for number in sorted(looked_at):
             job = facts.jobs.get(number)
@@ -120,9 +120,9 @@ class Admission:
         return news | changed
 
     def _concerned(self) -> set[JobId]:
-        """Return the jobs that changed, with those that this may concern."""
+        """Return the jobs that changed, with the jobs that this may affect."""
         facts = self._facts
-        # Whether an allocation ends, or some leave it, depends on all who share it.
+        # Whether an allocation ends, or some jobs leave it, depends on all jobs that share it.
         for changed in list(facts.changed_jobs):
             sharing = facts.current.get(changed)
             if sharing is not None and len(sharing.jobs) > 1:
@@ -143,7 +143,7 @@ class Admission:
         return looked_at | self._arrays.siblings(looked_at)
 
     def _forget(self, jobs: Set[JobId]) -> None:
-        """Forget what was found out about jobs that changed, or whose time has come."""
+        """Forget the results for jobs that changed, or whose instant has come."""
         for known in (self.admitted, self.held_back, self.outgrown, self.partings):
             for number in known.keys() & jobs:
                 del known[number]
@@ -151,7 +151,7 @@ class Admission:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next job begins that its user let begin at an instant; None: none does."""
+        """When the next job with a stated start begins; None: there is none."""
         while self._begins:
             instant, number = self._begins[0]
             job = self._facts.jobs.get(number)
@@ -162,12 +162,12 @@ class Admission:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether a quota holds back jobs that could be considered otherwise."""
+        """Whether a quota holds back jobs that would otherwise be considered."""
         return bool(self._crowded)
 
     @property
     def next_alarm(self) -> float:
-        """The instant at which the next job is checked again though nothing happened to it."""
+        """The instant at which the next job is checked again without an event."""
         return self._alarms[0][0] if self._alarms else inf
 
     def _begins_later(self, job: Job) -> bool:
@@ -193,8 +193,8 @@ class Admission:
         return self._idle_now
 
     def _still_held(self, tenant: str) -> list[tuple[Job, str, Amounts]]:
-        """Return by job and model what stopping processes of a tenant still hold, beyond what their jobs have
-        already been promised in its place.
+        """Return by job and model what stopping processes of a tenant still hold, beyond what their jobs are
+        already nominated for.
         """
         facts = self._facts
         found: list[tuple[Job, str, Amounts]] = []
@@ -214,11 +214,11 @@ class Admission:
         return found
 
     def _in_order(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Sort a tenant's jobs as its quota is handed out.
+        """Sort a tenant's jobs in the order in which its quota is handed out.
 
-        Those that run come first. Jobs for which there are no GPUs now come last: they keep their tenant's
-        quota from no job that can start. A guaranteed job keeps its place where its policy may make room for
-        it, and so does every job that has waited for longer than its virtual cluster allows.
+        Running jobs come first. Jobs without GPUs available now come last, so that they block no job that can
+        start. A guaranteed job keeps its place where its policy may make room for it, and so does every job
+        that has waited longer than its virtual cluster allows.
         """
 
         def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
@@ -230,7 +230,9 @@ class Admission:
         return sorted(jobs, key=place)
 
     def _never_fits(self, job: Job) -> Reason | None:
-        """Return why the job could never run, or None; note it where only its guarantee is gone."""
+        """Return why the job could never run, or None; record it in `outgrown` where only its guarantee is
+        gone.
+        """
         if job.reserved is not None:
             job = replace(job, reserved=None)  # No reservation is for ever.
         never = self._feasibility.never_fits(job)
@@ -262,13 +264,15 @@ class Admission:
         )
 
     def _renewed_at(self, job: Job) -> tuple[float, ...]:
-        """Return when a job's tenant, and its user there, have new budgets, where those are used up."""
+        """Return when the used-up budgets of a job's tenant, and of its user there, are renewed."""
         tenant = self._facts.tenants.get(job.tenant)
         limits = tenant.limits_of(job.user) if tenant and tenant.users else None
         return tuple([each.budget_renewed_at or 0.0 for each in (tenant, limits) if each is not None])
 
     def _may_be_considered(self, job: Job) -> bool:
-        """Hold the job back with all reasons, or note that what it has must end; else return True."""
+        """Return whether a job may be considered; else record all reasons, or that its allocation must
+        end.
+        """
         current = self._facts.current.get(job.id)
         if current is None:
             never = self._never_fits(job)
@@ -300,13 +304,14 @@ class Admission:
         return current.allocation not in self.endings
 
     def _others_run_on(self, job: Job, current: Running) -> bool:
-        """Whether some of those that a job shares its GPUs with need not end now."""
+        """Whether some job that shares its GPUs need not end now."""
         others = [self._facts.jobs[other] for other in current.jobs if other != job.id]
         return any([_ending(other, current, self._facts.frame.now) is None for other in others])
 
     def _note_return(self, job: Job, current: Running) -> None:
-        """Let what a job has end when a node under it has to be left for its serving pool, unless the gang
-        can do with what it has elsewhere: then it shrinks (`diff`)."""
+        """End a job's allocation when a node under it returns to its serving pool, unless the gang can go on
+        with its other replicas: then it shrinks (`diff`).
+        """
         node = self._facts.returning_under(current)
         if node is None or current.is_nominated or current.allocation in self.endings:
             return
@@ -318,7 +323,7 @@ class Admission:
             self._facts.changed_allocations.add(current.allocation)
 
     def _note_reserved(self, job: Job, current: Running) -> None:
-        """Let what a job has end when it is on nodes that are reserved for others from now on."""
+        """End a job's allocation when it is on nodes that are now reserved for others."""
         if current.allocation in self.endings:
             return
         known = [self._facts.jobs[each] for each in current.jobs if each in self._facts.jobs]
@@ -356,12 +361,16 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
 
 
 def begins_later(job: Job, now: float) -> bool:
-    """Whether its specification lets a job start later only; once started the instant is back-off."""
+    """Whether a job's specification lets it start only later; once it has started, the instant is a
+    back-off.
+    """
     return job.eligible_at > now and not job.attempts
 
 
 def _too_early(job: Job) -> Reason:
-    """Return from when on a job is considered: by its specification, or again after a failure."""
+    """Return the reason that states from when a job is considered: by its specification, or after a
+    failure.
+    """
     at, blocking = wording.instant(job.eligible_at), {"eligible_at": job.eligible_at}
     if job.attempts:
         message = f"It failed before and is tried again at {at}."
@@ -376,9 +385,9 @@ def _too_early(job: Job) -> Reason:
 
 
 def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
-    """Return every reason not to consider a job that does not run; `never`: that it can never run at all.
+    """Return every reason not to consider a job that does not run; `never`: why it can never run.
 
-    `borrows`: it would run on GPUs that are not guaranteed to it.
+    `borrows`: whether it would run on GPUs that are not guaranteed to it.
     """
     reasons = []
     if never is not None:

@@ -1,4 +1,4 @@
-"""How many of the jobs that are alike a round needs to see; the others could not start in it."""
+"""The number of alike jobs that a round needs to see; the others could not start in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.core.fitting.quotas import Amounts, Quota
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.round.long_waits import TRIED as TRIED_AS_DUE
 
-#: Beyond those that fit. Steps of a round that try only the first jobs of a line see no end of it.
+#: Jobs seen beyond those that fit, so that steps that try only the first jobs of a queue have enough.
 SPARE = max(TRIED_IN_GROWTH, TRIED_AS_DUE) + 1
 
 BEHIND_OWN = (
@@ -23,10 +23,10 @@ BEHIND_OWN = (
 
 
 def most_that_count(amounts: Amounts, gpus: int, quotas: Sequence[Quota]) -> int:
-    """Return how many gangs that count as this may matter to one round, the earliest of those that are alike.
+    """Return how many gangs of these amounts can matter to one round, the earliest among alike ones.
 
-    The empty cluster holds this number, or a quota of its tenant or user where that is more: each that is
-    admitted takes of every line of the quota that still has room for it.
+    It is the number that the empty cluster holds, or that a quota of the tenant or user admits where that is
+    more: each admitted job takes from every line of the quota that still has room for it.
     """
     lines = [line for quota in quotas for line in quota.lines.items()]
     rooms = [limit / amounts.of(line) for line, limit in lines if amounts.of(line)]

@@ -1,4 +1,4 @@
-"""Arrays that run a limited number of tasks at once: the others wait, whatever a policy would do."""
+"""Arrays that run a limited number of tasks at once: the others wait under any policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.core.round.facts import Facts
 
 
 class ArrayLimits:
-    """Gives out the places of arrays to their tasks: those that have GPUs keep theirs, then by number."""
+    """Gives the places of arrays to their tasks: tasks with GPUs keep theirs, then tasks by number."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -40,7 +40,7 @@ class ArrayLimits:
         return set().union(*[self._tasks[array] for array in arrays])
 
     def has_place(self, job: Job) -> bool:
-        """Whether a job may be considered as far as its array goes; one that waits takes a place by that."""
+        """Whether its array lets a job be considered; a waiting task takes a place by this call."""
         if job.array is None or self._has_gpus(job.id):
             return True
         if self._taken[job.array.number] >= job.array.at_most:

@@ -1,8 +1,9 @@
-"""Step 5b: the CPUs and memory of jobs that leave them to the platform, around whatever policies decided.
+"""Step 5b: divide CPUs and memory among jobs that leave them to the platform, after policies decided.
 
-GPUs alone decide which jobs run: such a job asks for no CPUs and no memory, so it never waits for any. What
-others state counts first. The mechanism that the operator chose (`building_blocks.auxiliary_division`)
-divides the rest of each node, in every round: shares change while jobs run.
+GPUs alone decide which jobs run: such a job asks for no CPUs and no memory, so it never waits for them.
+Amounts that other jobs state come first. The mechanism that the operator chose
+(`building_blocks.auxiliary_division`) divides the rest of each node, in every round: shares change while jobs
+run.
 """
 
 from __future__ import annotations
@@ -76,15 +77,15 @@ class _Placed(NamedTuple):
     """Jobs that share GPUs, as a rule one."""
 
     jobs: tuple[JobId, ...]
-    #: By replica; None where its GPUs have left the inventory.
+    #: The node of each replica; None where its GPUs have left the inventory.
     nodes: list[Node | None]
     gpus: int
-    #: This many of them run one at a time.
+    #: The number of jobs that take turns.
     turns: int
 
 
 def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
-    """Yield who is where when the actions are carried out."""
+    """Yield the placements of jobs once the actions are carried out."""
     where = facts.cluster.where
 
     def placed(
@@ -116,7 +117,7 @@ def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
 
 
 def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict[Node, Amounts]:
-    """Return what those leave of nodes who state what they need."""
+    """Return what jobs that state their needs leave of the nodes."""
     left = {
         (model, node): [facts.cluster.fleets[model].cpus[node], facts.cluster.fleets[model].memory[node]]
         for model, node in nodes
@@ -137,7 +138,7 @@ def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict
 
 
 def _in_order(outcomes: Sequence[ViewOutcome], placed: Mapping[JobId, object]) -> list[JobId]:
-    """Return the jobs as views and their policies rank them, then those that merely stay, by number."""
+    """Return the jobs as views and their policies rank them, then jobs that only stay, by number."""
     granted = [job for outcome in outcomes for grant in outcome.decision.grants for job in grant.jobs]
     return [job for job in dict.fromkeys([*granted, *sorted(placed)]) if job in placed]
 
@@ -147,7 +148,7 @@ def _claims(
 ) -> Iterable[tuple[Claim, list[list[int]]]]:
     """Yield a claim for each task that leaves something to the platform, and its ranks by part.
 
-    `known` has with how much replicas are fastest, by what many jobs have in common.
+    `known`: a cache of replicas' best amounts, by the setting that many jobs share.
     """
     first = 0
     for task in job.tasks:
@@ -168,8 +169,7 @@ def _claims(
                 best = known.get(task.auto)
                 if best is None:
                     best = known[task.auto] = best_of(task)
-                # If some node does not state how much it has of one, no replica has a share or a limit of it
-                # there.
+                # On a node that does not state an amount, no replica has a share or a limit of it.
                 cpus, memory = [
                     amount if all([part.proportional[axis] for part in parts]) else 0.0
                     for axis, amount in enumerate(best)
@@ -179,15 +179,15 @@ def _claims(
 
 
 def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amounts:
-    """Return the part of a node that the GPUs of a replica are; 0 for amounts that its task states or that
-    are unknown.
+    """Return a node's CPUs and memory in proportion to a replica's GPUs; 0 for amounts that its task states
+    or that are unknown.
     """
     model, number = node
     fleet = facts.cluster.fleets[model]
     part = task.milligpus / WHOLE_GPU / max(len(fleet.gpus[number]), 1)
     auto = task.auto
     cpus, memory, sharers = fleet.cpus[number], fleet.memory[number], len(placed.jobs)
-    # Those that take turns have the CPUs one at a time, and their memory all the time.
+    # Jobs that take turns use the CPUs one at a time, but keep their memory.
     return (
         part * cpus * placed.turns / sharers if auto and auto.cpus and not isinf(cpus) else 0.0,
         part * memory / sharers if auto and auto.memory and not isinf(memory) else 0.0,
@@ -195,7 +195,7 @@ def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amou
 
 
 def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
-    """Return why replicas have less than they are owed; empty: they have not."""
+    """Return why replicas have less than they are owed; empty: they have enough."""
     short = [
         has < fair * _NOTICED and desired > 0 and has < desired * _NOTICED
         for has, fair, desired in zip(given, part.proportional, best, strict=True)
@@ -214,6 +214,6 @@ def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
 
 
 def _rounded(amounts: Amounts) -> tuple[float, int]:
-    # Downwards, so that they never sum to more than there is. What rounding made a hair less than a step is
-    # one.
+    # Rounded down, so that sums never exceed a node; an amount just below a step by rounding counts as the
+    # step.
     return floor(amounts[0] * PARTS_OF_A_CPU + 1e-6) / PARTS_OF_A_CPU, int(amounts[1] + 1e-6)

@@ -1,4 +1,4 @@
-"""Why a job waits that waits for other jobs."""
+"""The reasons of a job that waits for other jobs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _WORDS = {
 
 
 def awaiting(awaits: Sequence[Awaited]) -> Iterator[Reason]:
-    """Yield the reasons of a job that waits for these: what can not happen any more, what may yet, and an
-    earlier job of its name."""
+    """Yield the reasons of a job that waits for these: conditions that can no longer hold, those that still
+    may, and an earlier job of its name.
+    """
     never = [each for each in awaits if each.is_never]
     if never:
         yield Reason(

@@ -1,20 +1,19 @@
-"""Elastic gangs of guaranteed jobs grow beyond the guarantee of their virtual cluster, into what is idle.
+"""Elastic gangs of guaranteed jobs grow beyond the guarantee of their virtual cluster, into idle GPUs.
 
-What such a gang has by the guarantee is guaranteed. What it has beyond that is opportunistic: its last
-replicas are a *surplus* (`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and
-they count against no guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims
-opportunistic jobs, the cheapest first; then the gang goes on with the rest, on the GPUs that it has.
-Surpluses are given out when all views have been served, where the guarantee is used up and no job waits in
-the gang's own virtual cluster or for spare GPUs. They are given back when an opportunistic job waits that
-would fit in their place. While a gang has a surplus, its view does not make it larger: it would be stopped
-for what it may have anyway.
+GPUs within the guarantee are guaranteed. GPUs beyond it are opportunistic: its last replicas are a *surplus*
+(`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and they count against no
+guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims opportunistic jobs, the
+cheapest first; the gang then goes on with its other GPUs. Surpluses are given out when all views have been
+served, where the guarantee is used up and no job waits in the gang's own virtual cluster or for spare GPUs.
+They are given back when a waiting opportunistic job would fit in their place. While a gang has a surplus, its
+view does not enlarge it, since that would stop it for GPUs that it has already.
 
 Where GPUs are divided by cells, the base of a gang is in cells of its virtual cluster, and its surplus on any
 hardware: its own cells count as used up when no further size of it fits there. A gang of fixed world has
-sizes that divide its replicas; its base goes on having the memory that it needs alone. One that must be near
-together grows around where it is. A gang of a pinned cell runs nowhere else, and does not grow. As with any
-growth (`building_blocks.growing`), a gang that was started a moment ago does not grow. If the goodput of a
-job is known, GPUs that make it less than a twentieth faster are left to others.
+sizes that divide its replicas; its base goes on having the memory that it needs alone. A gang that must be
+consolidated grows around its own GPUs. A gang of a pinned cell runs nowhere else, and does not grow. As with
+any growth (`building_blocks.growing`), a gang that was started a moment ago does not grow. If a job's goodput
+is known, GPUs that make it faster by less than a twentieth are left to others.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ LEAST_GAIN = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Which gangs grow beyond their guarantee, and what is left of the cluster then, or once others gave
-    back.
+    """The gangs that grow beyond their guarantee, and the capacity left after that, or after surpluses are
+    given back.
     """
 
     capacity: Capacity
@@ -54,7 +53,7 @@ class Growth:
 
 
 def beyond_guarantees(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]) -> Growth:
-    """Return what becomes of surpluses after all views were served; the last outcome is the spare view's."""
+    """Return the changes of surpluses after all views were served; the last outcome is the spare view's."""
     left = outcomes[-1].capacity
     waiting = queue_of(outcomes[-1])
     if waiting:
@@ -75,7 +74,7 @@ def beyond_guarantees(facts: Facts, admission: Admission, outcomes: Sequence[Vie
 def _growing(
     facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]
 ) -> list[tuple[Job, Running]]:
-    """Return gangs that could be larger, of virtual clusters in which no job waits, in order."""
+    """Return the gangs that could be larger, in virtual clusters where no job waits, in order."""
     dropped, found = outcomes[-1].capacity.dropped, []
     for outcome in outcomes[:-1]:
         busy: bool | None = None
@@ -86,14 +85,14 @@ def _growing(
             if not dropped.isdisjoint(facts.held_by(running.allocation)):
                 continue
             busy = _is_busy(facts, outcome) if busy is None else busy
-            # What its guarantee covers it is given by its view, as guaranteed.
+            # Within its guarantee the gang is resized by its view.
             if not busy and _is_used_up(facts, outcome.capacity, job, running):
                 found.append((job, running))
     return sorted(found, key=lambda each: (-each[0].priority, each[0].submitted_at, each[0].id))
 
 
 def _is_busy(facts: Facts, outcome: ViewOutcome) -> bool:
-    """Whether a job waits in a view, or was just given something else than it has."""
+    """Whether a job waits in a view, or its allocation changes in this round."""
     running, grants = outcome.view.running, outcome.decision.grants
     changed = (
         grants[position].jobs[0] not in running
@@ -104,7 +103,7 @@ def _is_busy(facts: Facts, outcome: ViewOutcome) -> bool:
 
 
 def _is_used_up(facts: Facts, own: Capacity, job: Job, running: Running) -> bool:
-    """Whether what a virtual cluster has left of its guarantee is too little for a gang's next size."""
+    """Whether the unused guarantee of a virtual cluster is too small for a gang's next size."""
     base, model = len(running.base.gpus), running.gpu_model
     more = min([size for size in all_sizes_of(job) if size > base]) - base
     if own.room(model) < more or not facts.is_divided(model):
@@ -127,7 +126,7 @@ def _may_grow(facts: Facts, job: Job, running: Running) -> bool:
 
 
 def _larger(job: Job, running: Running, left: Capacity) -> Action | None:
-    """Settle what a gang gets beside what it has, as much as may be; return the action, or None."""
+    """Settle the largest growth of a gang beside its own GPUs; return the action, or None."""
     now, around = len(running.gpus), _around(job, running, left)
     most = now + left.offered(running.gpu_model)
     sizes = [size for size in all_sizes_of(job) if now < size <= most]
@@ -160,7 +159,7 @@ def _part_of(job: Job, gpus: int, whole: int) -> Job:
 
 
 def _around(job: Job, running: Running, left: Capacity) -> Capacity:
-    """Return what is left where a gang can grow: one that must be near together grows around its own GPUs."""
+    """Return the capacity in which a gang can grow: if it must be consolidated, only around its own GPUs."""
     cluster, model = left.cluster, running.gpu_model
     rank = demand_of(job, cluster, job.gpus, model).ranks[-1]
     if rank >= len(cluster.levels):
@@ -175,12 +174,12 @@ def _around(job: Job, running: Running, left: Capacity) -> Capacity:
 
 
 def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
-    """Return the sizes, in GPUs, at which a gang is enough faster, as far as that is known."""
+    """Return the sizes, in GPUs, at which a gang is faster by enough, as far as its goodput is known."""
     model = goodput_model_of(job, running.gpu_model) if sizes else None
     if model is None:
         return list(sizes)
     each = job.tasks[0].gpus
-    # Of where the others would be nothing is known yet: on another node, which is the slower.
+    # The new replicas' nodes are not known yet, so another node is assumed, which is slower.
     replicas = [len(running.replicas), *[size // each for size in sizes]]
     before, *after = model.best([1, *[2] * len(sizes)], replicas).goodput.tolist()
     return [size for size, goodput in zip(sizes, after, strict=True) if goodput >= LEAST_GAIN * before]
@@ -189,7 +188,7 @@ def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
 def _given_back(facts: Facts, spare: ViewOutcome, waiting: Sequence[JobId]) -> Capacity:
     """Take surpluses back, those of the latest jobs first, until one that waits for spare GPUs fits.
 
-    That is the first in line that will; it starts in the next round.
+    That is the first job in the queue that can fit; it starts in the next round.
     """
     left = spare.capacity
     surpluses = [

@@ -24,16 +24,16 @@ def decide(
 ) -> Plan:
     """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
 
-    Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again as
-    it was decided then, give the views that `overran`, with the reasons of then. A policy or placer that
-    fails degrades its own view only; by `timekeeper` one that does not return is ended from outside. A plan
-    that breaks an invariant raises PlanError, and nothing of the round may be carried out.
+    Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to repeat such a
+    decision, pass the views that `overran` with their reasons. A policy or placer that fails degrades only
+    its own view; the caller can end one that does not return by `timekeeper`. A plan that breaks an invariant
+    raises PlanError, and nothing of the round may be carried out.
     """
     return decided_by(RoundEngine(snapshot, compute, overran, timekeeper=timekeeper), snapshot)[0]
 
 
 def decided_by(engine: RoundEngine, snapshot: Snapshot) -> tuple[Plan, float]:
-    """Return the next plan of an engine whose facts are those of the snapshot, and until when it stands."""
+    """Return the next plan of an engine with the facts of the snapshot, and until when it stands."""
     outcomes = engine.outcomes()
     plan = engine.plan(outcomes)
     served = [*engine.without_gpus, *outcomes]
@@ -41,7 +41,7 @@ def decided_by(engine: RoundEngine, snapshot: Snapshot) -> tuple[Plan, float]:
     for outcome in outcomes:
         queues[outcome.view.name] = queue_of(outcome)
     for outcome in engine.without_gpus:
-        # Those without GPUs come last: they are placed on what others leave.
+        # Jobs without GPUs come last: they are placed on what others leave.
         queues[outcome.view.name] = queues.get(outcome.view.name, ()) + queue_of(outcome)
     plan = replace(
         plan,

@@ -1,4 +1,4 @@
-"""Step 5, diff: what has to happen to get from what runs to what was decided.
+"""Step 5, diff: the actions that lead from what runs to what was decided.
 
 Preemption, migration and resizing are read off here, so no policy spends a line on them.
 """
@@ -34,15 +34,15 @@ def diff(
     place, then jobs whose guarantee lapses or returns where they stay. `growth`: the gangs that get idle GPUs
     beyond their guarantee.
 
-    Last come jobs that join others that run, or leave them. What is not named stays as it is. That includes
-    jobs whose virtual cluster was deleted under them: no view of this round decides about them.
+    Last come jobs that join running jobs, or leave them. Jobs that are not named stay as they are, including
+    jobs whose virtual cluster was deleted: no view of this round decides about them.
     """
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
     takers = _takers(placed)
     leaving = {held.running.allocation for held in outcomes[-1].capacity.dropped if held.running is not None}
     reclaimed = {AllocationId(-each) for each in leaving if each < 0}
     leaving = {each for each in leaving if each > 0}
-    # A gang cannot begin again with its guaranteed GPUs alone where some of these take no work any more.
+    # A gang cannot restart on only its guaranteed GPUs where some of these no longer take work.
     leaving.update(
         [each for each in reclaimed if not all(map(facts.is_usable, facts.running[each].base.gpus))]
     )
@@ -91,12 +91,12 @@ def _joins(facts: Facts, outcomes: Sequence[ViewOutcome]) -> Iterable[Action]:
 
 
 def _partings(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]) -> Iterable[Action]:
-    """Yield the stops of jobs whose GPUs others have on: what their policy says, but first what must be."""
+    """Yield the stops of jobs while others keep their GPUs: first those required, then their policy's."""
     words: dict[JobId, tuple[str, str]] = {}
     for outcome in outcomes:
         leaving = outcome.decision.leaves.keys() | admission.partings.keys()
         for job, why in outcome.decision.leaves.items():
-            # Where no job would be left it is decided later, when those that must go have gone.
+            # If no job would be left, the policy's stops wait until the required ones are done.
             if not leaving.issuperset(facts.current[job].jobs):
                 words[job] = "preempted", why
     together: dict[tuple[AllocationId, str, str], list[JobId]] = {}
@@ -118,8 +118,7 @@ def _partings(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome
 def _shrunk_by_returns(
     facts: Facts, acted: Collection[AllocationId | None], placed: Sequence[Action]
 ) -> list[Action]:
-    """Return resizes of the gangs that stay as they are but for workers on nodes that go back to their
-    serving pools, and that can do without those."""
+    """Return the resizes of gangs that stay, but lose workers on nodes that return to their serving pools."""
     actions: list[Action] = []
     for allocation, running in sorted(facts.running.items()):
         node = facts.returning_under(running)
@@ -177,7 +176,7 @@ def _is_there(running: Running, placement: Placement) -> bool:
 
 
 def _shrunk(running: Running, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
-    """Let a gang go on with what its guarantee covers, on the GPUs that it has of that already."""
+    """Shrink a gang to the GPUs within its guarantee."""
     surplus = running.surplus
     assert surplus is not None
     by, message = _claimed(surplus, takers)
@@ -195,14 +194,14 @@ def _shrunk(running: Running, facts: Facts, takers: Mapping[GpuId, Action]) -> A
 
 
 def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:
-    """Return who newly takes each GPU."""
+    """Return the action that newly takes each GPU."""
     return {
         gpu: action for action in actions if action.placement is not None for gpu in action.placement.gpus
     }
 
 
 def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
-    """Add to the action of a job that has to move which job took its place."""
+    """Add to the action of a victim which job took its place."""
     if action.kind is not ActionKind.MOVE:
         return action
     by, message = _claimed(facts.current[action.jobs[0]], takers)
@@ -210,7 +209,7 @@ def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) ->
 
 
 def _words_for(job: JobId, outcomes: Sequence[ViewOutcome]) -> str:
-    """Return why a policy says that a job waits now; empty: none says so."""
+    """Return why a policy makes a job wait now; empty: no policy states it."""
     said = [outcome.decision.reasons.get(job, ()) for outcome in outcomes]
     return next((reasons[0].message for reasons in said if reasons), "")
 
@@ -248,7 +247,7 @@ def _stop(
 
 
 def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[JobId, ...], str]:
-    """Return whose placement took GPUs of this allocation, and the sentence for the victim."""
+    """Return the jobs that took GPUs of this allocation, and the sentence for the victim."""
     taken = [takers[gpu] for gpu in running.gpus if gpu in takers and takers[gpu].jobs != running.jobs]
     if not taken:
         return (), ""
@@ -260,7 +259,7 @@ def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[Jo
 
 
 def _crowded_out(running: Running, facts: Facts, placed: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
-    """Return the same where not its GPUs were wanted but what else it has of its nodes."""
+    """Return the same where other jobs took not its GPUs but CPUs or memory of its nodes."""
     nodes = facts.places_of(running)
     taken = [
         action
@@ -331,7 +330,7 @@ def _returned(vc: str, model: str, facts: Facts) -> tuple[str, str]:
 
 
 def _lapsed(vc: str, model: str, facts: Facts) -> tuple[str, str]:
-    """Return the same of its lapse, without what becomes of the job."""
+    """Return the same for its lapse, without the consequence for the job."""
     lending = facts.frame.lending
     if lending is not None:
         for loan in lending.ended:

@@ -1,7 +1,7 @@
 """Rounds that follow one another on the same facts, each at the cost of what changed since the last.
 
-`decide()` runs one round of a new engine. The simulator keeps its engine: it puts into `facts` what
-happened, and asks for the next round. That both give the same plan is a property test.
+`decide()` runs one round of a new engine. The simulator keeps its engine: it puts events into `facts` and
+asks for the next round. A property test checks that both give the same plan.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from scheduler.core.round.without_gpus import WithoutGpus
 
 
 class RoundEngine:
-    """The facts, and the indexes that the steps of a round keep of them.
+    """The facts, and the indexes that the steps of a round keep over them.
 
-    `overran` says of which views it is known already that their policy takes too long, and in what words.
-    Without `moves` a job that runs stays on its GPUs or gives way, as in published simulators.
+    `overran`: the reasons of views whose policy is already known to take too long. Without `moves` a running
+    job keeps its GPUs or is preempted, as in published simulators.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class RoundEngine:
         self._beside = WithoutGpus(self.facts, self.admission)
 
     def attempt(self, compute: Compute, overran: Mapping[str, str] | None, timekeeper: Timekeeper) -> None:
-        """Let the rounds from now on compute where, around whom and by which clock a caller says."""
+        """Set how later rounds compute, which views overran, and the timekeeper."""
         self._reservation.compute = compute
         self._overran = overran or {}
         self._timekeeper = timekeeper
 
     @property
     def without_gpus(self) -> Sequence[ViewOutcome]:
-        """What was decided in this round about jobs without GPUs, by virtual cluster."""
+        """The outcomes of this round for jobs without GPUs, by virtual cluster."""
         return self._beside.outcomes
 
     def outcomes(self) -> Sequence[ViewOutcome]:
@@ -121,7 +121,7 @@ class RoundEngine:
         spare = self._run_view(whereabouts.shown_to(view), self._spare_plugins, limits)
         spare, left = joined(self.facts, self.admission.partings, spare, spare.capacity)
         if lent:
-            # Growth beyond a guarantee would not give way when a prediction fails.
+            # Growth beyond a guarantee would not be given back when a prediction fails.
             left = left.lending_no_more(lent)
         outcomes.append(spare if left is spare.capacity else changed(spare, capacity=left))
         self._growth = beyond_guarantees(self.facts, self.admission, outcomes)
@@ -132,7 +132,7 @@ class RoundEngine:
         return outcomes
 
     def _lent(self, cluster: Capacity) -> list[tuple[str, Part]]:
-        """Return what opportunistic jobs may have beyond what is left once all guarantees were served."""
+        """Return what opportunistic jobs may have in addition to what guaranteed views leave."""
         if not self.facts.frame.peaks:
             return []
         gone = ended_by(cluster.dropped) | self.admission.endings.keys() | self._downgraded.keys()
@@ -186,11 +186,11 @@ class RoundEngine:
             )
 
     def stands_until(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> float:
-        """Return the instant before which the plan of these outcomes stands if nothing happens."""
+        """Return the instant until which the plan of these outcomes stands without an event."""
         return stands_until(self.facts, self.admission, outcomes, self.without_gpus, self._long_waits, plan)
 
     def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
-        """Diff: return the plan of the round, without the reasons of those who wait."""
+        """Diff: return the plan of the round, without the reasons of waiting jobs."""
         wakes = [outcome.decision.wake_at for outcome in outcomes if outcome.decision.wake_at is not None]
         memory = {
             outcome.view.name: outcome.decision.memory for outcome in outcomes if outcome.decision.memory
@@ -249,7 +249,7 @@ class Survey:
         self._claims = Claims(facts.cluster)
 
     def refresh(self, allocations: Collection[AllocationId]) -> Capacity:
-        """Take in the allocations that changed; return what the cluster offers now."""
+        """Update the allocations that changed; return what the cluster offers now."""
         facts = self._facts
         for allocation in sorted(allocations):
             self._claims.drop(allocation)
@@ -258,7 +258,7 @@ class Survey:
             if running is None or allocation in facts.stale:
                 continue
             ends = running.stopping or allocation in self._admission.endings
-            # A nomination that is dropped leaves nothing behind: its GPUs still have the holder they had.
+            # A dropped nomination frees nothing: its GPUs still have their holder.
             if not (ends and running.is_nominated):
                 self._claims.put(allocation, facts.holdings[allocation], leaves=ends)
                 if allocation in facts.surpluses:

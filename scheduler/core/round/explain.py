@@ -24,7 +24,7 @@ from scheduler.core.round.run_view import ViewOutcome
 
 Reasons = tuple[Reason, ...]
 
-#: Jobs in such an action leave what they have.
+#: Jobs in such an action leave their GPUs.
 _LEAVE = (ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE)
 _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
@@ -40,7 +40,7 @@ def explain(
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
-            # A guest that joins a host does not wait for any GPU to come free.
+            # A guest that joins a host waits for no GPU.
             if action.kind is not ActionKind.JOIN and _may_wait(action.placement, holders):
                 nominated.append(_granted(action, action.placement))
         elif action.kind is ActionKind.REGRADE:
@@ -61,7 +61,7 @@ def explain(
                     reasons.append(admission.outgrown[waiting.id])
                 own = shortages.of(waiting)
                 if reasons:
-                    # Where no job took its GPUs, its policy says why it was stopped: once is enough.
+                    # Where no job took its GPUs, both may state the policy's reason; it is kept once.
                     said = {reason.message for reason in own}
                     reasons[:] = [reason for reason in reasons if reason.message not in said]
                 reasons.extend(own)
@@ -81,12 +81,12 @@ def _holders(facts: Facts) -> dict[GpuId, Running]:
 
 
 def _may_wait(placement: Placement, holders: Mapping[GpuId, Running]) -> bool:
-    """Whether others may have some of this still: few starts have to wait for anything."""
+    """Whether other jobs may still hold part of this placement; few starts have to wait."""
     return bool(placement.nodes) or not holders.keys().isdisjoint(placement.gpus)
 
 
 def _granted(action: Action, placement: Placement) -> Running:
-    """Return what a start will hold."""
+    """Return the allocation that a start will hold."""
     return Running(
         allocation=AllocationId(0),
         jobs=action.jobs,
@@ -99,7 +99,7 @@ def _granted(action: Action, placement: Placement) -> Running:
 
 
 def _waits_for_nodes(nominated: Running, facts: Facts, actions: Sequence[Action]) -> Reason | None:
-    """Return the reason of a job with replicas without GPUs, whose CPUs or memory others have still."""
+    """Return the reason of a job with replicas without GPUs whose CPUs or memory others still hold."""
     if not nominated.nodes:
         return None
     stopped = [action.allocation for action in actions if action.kind in _LEAVE]
@@ -119,7 +119,7 @@ def _waits_for_nodes(nominated: Running, facts: Facts, actions: Sequence[Action]
 
 
 def _waits_for(placement: Running, on: Mapping[GpuId, Running]) -> Reason | None:
-    """Return the reason of a job that is nominated for GPUs which others have not released yet."""
+    """Return the reason of a job that is nominated for GPUs that others have not released yet."""
     holders: dict[JobId, None] = {}
     count = 0
     for gpu in placement.gpus:
@@ -176,7 +176,7 @@ def _stopped(action: Action, facts: Facts, admission: Admission) -> Reason:
 
 
 class _Shortages:
-    """What one view's waiting jobs lack; equal jobs lack the same, so each shape is computed once."""
+    """What a view's waiting jobs lack, computed once for each shape."""
 
     def __init__(self, outcome: ViewOutcome, leftover: Capacity, facts: Facts) -> None:
         self._outcome, self._leftover, self._facts = outcome, leftover, facts
@@ -298,7 +298,7 @@ class _Shortages:
         )
 
     def _lent(self, job: Job) -> Reason | None:
-        """Return which loans have what the job lacks; None where its virtual cluster lends nothing of it."""
+        """Return the loans that hold what the job lacks; None where its virtual cluster lends none of it."""
         lending, facts = self._facts.frame.lending, self._facts
         if lending is None or not self._outcome.view.guaranteed:
             return None
@@ -332,7 +332,7 @@ class _Shortages:
 
     def _too_few(self, job: Job, demand: Demand, model: str) -> Reason:
         offered = self._outcome.capacity.offered(model)
-        # In cells these are the view's own: broken hardware that it need not use does not matter to it.
+        # In cells these are the view's own nodes: broken hardware outside its cells does not matter to it.
         fleet = self._outcome.view.capacity.cluster.fleets[model]
         broken = fleet.total - fleet.total_usable
         if self._outcome.view.guaranteed and (shielded := self._shielded(model)):
@@ -372,7 +372,7 @@ class _Shortages:
         )
 
     def _not_lent(self, model: str) -> str:
-        """Return the sentence for the nodes of a model that serving pools keep or have asked back, if any."""
+        """Return the sentence on nodes of a model that serving pools keep or have reclaimed, if any."""
         by_pool: dict[str, int] = {}
         for node in self._facts.cluster.fleets[model].nodes:
             if node.loan is not None and node.loan.state != LENT:
@@ -388,7 +388,7 @@ class _Shortages:
         return [job for running in found if running.gpu_model == model for job in running.jobs]
 
     def _broken_nodes(self, model: str) -> list[str]:
-        """Return the names of the nodes of which some GPU must not be newly taken, or that are not there."""
+        """Return the names of nodes with a GPU that must not be newly taken, or that are missing."""
         fleet, layout = self._facts.cluster.fleets[model], self._facts.layout
         broken = {
             node.name
@@ -431,7 +431,7 @@ class _Shortages:
         )
 
     def _doomed(self, demand: Demand) -> list[str]:
-        """Return the broken nodes for which the view can not have all of its own cells."""
+        """Return the broken nodes because of which the view cannot have all of its own cells."""
         fleets = self._outcome.view.capacity.cluster.fleets
         models = [model for model in demand.models if self._has_cells(model)]
         lost = [model for model in models if fleets[model].total_usable < fleets[model].total]

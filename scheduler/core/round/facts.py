@@ -1,8 +1,8 @@
-"""The facts indexed for a round: where each job is, and which claims still stand.
+"""The facts indexed for a round: where each job is, and which claims are still valid.
 
 Made from a snapshot, and then kept up to date by `put_*` and `drop_*` where many rounds follow one another,
-as in the simulator: a round then costs what changed, not what there is. What changed since the last round is
-noted for the steps that keep indexes of their own.
+as in the simulator: the cost of a round then depends on what changed. Changes since the last round are
+recorded for steps that keep their own indexes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.serving_pools.returning import kept_replicas, stop_instant
 
-#: What a gang needs whose job is gone from the snapshot: its GPUs count, the rest is not known.
+#: The need of a gang whose job is gone from the snapshot: its GPUs count, the rest is unknown.
 UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
 
 
@@ -46,7 +46,7 @@ class Facts:
         #: Time, configuration and memory; jobs and allocations are below, where they can change.
         self.frame = replace(snapshot, jobs=(), running=())
         self.cluster = Cluster(snapshot.nodes, snapshot.levels)
-        #: By GPU: the node on which it is, of nodes that go back to their serving pools.
+        #: By GPU: its node, for nodes that return to their serving pools.
         self.returning = {
             gpu.id: node
             for node in snapshot.nodes
@@ -60,27 +60,27 @@ class Facts:
         self.sharing = {vc.name: vc.sharing for vc in snapshot.virtual_clusters}
         self.jobs: dict[JobId, Job] = {}
         self.by_tenant: dict[str, dict[JobId, Job]] = {}
-        #: Those that have tags, or constraints between tags; and how many of a tenant's state some.
+        #: Jobs with tags or constraints between tags; and by tenant how many state constraints.
         self.tagged: dict[JobId, Job] = {}
         self.constraining: Counter[str] = Counter()
-        #: Those that leave CPUs or memory to the platform.
+        #: Jobs that leave CPUs or memory to the platform.
         self.automatic: dict[JobId, Job] = {}
-        #: Those that take CPUs and memory only.
+        #: Jobs that take CPUs and memory only.
         self.without_gpus: dict[JobId, Job] = {}
         self.running: dict[AllocationId, Running] = {}
-        #: What each has, but for what it has beyond the guarantee of its virtual cluster: that is a surplus.
+        #: By allocation: its holding without its surplus, which is beyond its virtual cluster's guarantee.
         self.holdings: dict[AllocationId, Holding] = {}
         self.surpluses: dict[AllocationId, Holding] = {}
         #: What each job holds or is nominated for.
         self.current: dict[JobId, Running] = {}
-        #: What each job has to leave and has not left yet.
+        #: The allocations that jobs have to leave and have not left yet.
         self.stopping: dict[JobId, Running] = {}
         #: Nominated allocations; below, those of them whose GPUs will not become available.
         self.nominated: dict[AllocationId, Running] = {}
-        #: Those of the nominated that have replicas without GPUs: they wait for CPUs and memory, too.
+        #: Nominated allocations with replicas without GPUs, which wait for CPUs and memory, too.
         self.nominated_on_nodes: set[AllocationId] = set()
         self.stale: frozenset[AllocationId] = frozenset()
-        #: Allocations whose guarantee lapses or returns in this round, and whether they have one from now on.
+        #: Allocations whose guarantee lapses or returns in this round, and whether they then have one.
         self.regraded: dict[AllocationId, bool] = {}
         #: Opportunistic allocations that may not be reclaimed yet.
         self.shielded: set[AllocationId] = set()
@@ -99,7 +99,7 @@ class Facts:
         self.frame = changed(self.frame, round_number=round_number, now=now, memory=memory)
 
     def put_job(self, job: Job) -> None:
-        """Take in a new job, or what is now true of a known one."""
+        """Add a new job, or update a known one."""
         if job.id in self.tagged:
             self._forget_tags(job.id)
         self.jobs[job.id] = job
@@ -133,13 +133,13 @@ class Facts:
             self.constraining[job.tenant] -= bool(job.constraints)
 
     def put_tenant(self, tenant: Tenant) -> None:
-        """Store what is now true of a known tenant; all its jobs are checked again."""
+        """Update a known tenant; all its jobs are checked again."""
         self.tenants[tenant.name] = tenant
         self.frame = replace(self.frame, tenants=tuple(self.tenants.values()))
         self.changed_jobs.update(self.by_tenant.get(tenant.name, ()))
 
     def put_running(self, running: Running) -> None:
-        """Take in a new allocation, or what is now true of a known one."""
+        """Add a new allocation, or update a known one."""
         if running.allocation in self.running:
             self._unlink(self.running[running.allocation])
             self.surpluses.pop(running.allocation, None)
@@ -149,7 +149,7 @@ class Facts:
         surplus = running.surplus
         if surplus is not None:
             holding = self.holding_on(self.cluster, surplus, whole=running)
-            # It is not held yet, or about to come free: there is nothing to take back.
+            # It is not held yet, or about to come free, so nothing can be reclaimed.
             lasts = running.phase == "held" and not running.stopping
             self.surpluses[running.allocation] = holding if lasts else replace(holding, evictable=False)
         by_job = self.stopping if running.stopping else self.current
@@ -172,7 +172,7 @@ class Facts:
         self._note(running)
 
     def regrade(self, allocation: AllocationId, guaranteed: bool) -> bool:
-        """Let the guarantee of an allocation lapse or return; return whether that is news."""
+        """Let the guarantee of an allocation lapse or return; return whether that is a change."""
         running = self.running[allocation]
         if guaranteed == self.is_guaranteed(running):
             return False
@@ -185,7 +185,7 @@ class Facts:
         return True
 
     def shield(self, allocation: AllocationId, shielded: bool) -> None:
-        """Let an opportunistic allocation be safe from guarantees, or no longer."""
+        """Protect an opportunistic allocation from being reclaimed, or end that."""
         if shielded == (allocation in self.shielded):
             return
         self.shielded.symmetric_difference_update([allocation])
@@ -206,9 +206,7 @@ class Facts:
         self.changed_jobs.update(running.jobs, running.leaving)
 
     def find_stale(self) -> None:
-        """Find the nominated allocations whose GPUs will not become available: a job runs on, or a GPU is
-        unusable.
-        """
+        """Find nominated allocations whose GPUs will not come free: a job runs on, or a GPU is unusable."""
         stale: set[AllocationId] = set()
         if self.nominated:
             taken: set[GpuId] = set()
@@ -228,7 +226,7 @@ class Facts:
         self.stale = frozenset(stale)
 
     def parts(self, running: Running) -> Mapping[GpuId, GpuPart]:
-        """Return the GPUs of which an allocation has a part, and which."""
+        """Return the GPUs of which an allocation has a part, with the parts."""
         job = self.jobs.get(running.jobs[0])
         return job.parts_on(running.replicas) if job is not None and job.has_parts else {}
 
@@ -250,19 +248,19 @@ class Facts:
         return self.cluster.fleets[model].memory_of(node, mask)
 
     def amount(self, running: Running) -> float:
-        """Return the GPUs that an allocation has, of which parts count as such."""
+        """Return the amount of GPUs of an allocation; a part of a GPU counts as a fraction."""
         job = self.jobs.get(running.jobs[0])
         return len(running.gpus) if job is None else amount_of(job, len(running.gpus))
 
     def _take(self, running: Running, taken: set[GpuId], shared: dict[GpuId, Card]) -> None:
-        """Note what an allocation has."""
+        """Record what an allocation has."""
         shares = self.shares(running)
         taken.update([gpu for gpu in running.gpus if gpu not in shares] if shares else running.gpus)
         for gpu, share in shares.items():
             shared[gpu] = (*shared.get(gpu, ()), share)
 
     def _can_have(self, running: Running, taken: Collection[GpuId], shared: Mapping[GpuId, Card]) -> bool:
-        """Whether only the jobs stay on the GPUs promised to an allocation with which it shares them."""
+        """Whether an allocation's promised GPUs keep only jobs with which it shares them."""
         if any([gpu in taken for gpu in running.gpus]):
             return False
         shares = self.shares(running)
@@ -289,7 +287,7 @@ class Facts:
         return place is not None and bool(self.cluster.fleets[place[0]].open_nodes >> place[1] & 1)
 
     def places_of(self, held: Running | Placement) -> set[tuple[str, int]]:
-        """Return the nodes on which it has something, as fleet and number."""
+        """Return the nodes of an allocation or placement, as fleet and number."""
         where = self.cluster.where
         places = {where[gpu][:2] for gpu in held.gpus if gpu in where}
         known = map(self.cluster.place_of, held.nodes)
@@ -307,8 +305,9 @@ class Facts:
         return self.layout is not None and model in self.layout.gpu_models
 
     def returning_under(self, running: Running) -> Node | None:
-        """Return the node under an allocation that goes back to its serving pool, the first to be left; None
-        where none does."""
+        """Return the first node under an allocation that returns to its serving pool; None where none
+        does.
+        """
         if not self.returning:
             return None
         nodes = {gpu: self.returning[gpu] for gpu in running.gpus if gpu in self.returning}.values()
@@ -317,9 +316,9 @@ class Facts:
     def left_by_return(
         self, running: Running, placed: Iterable[Action] = ()
     ) -> tuple[tuple[GpuId, ...], ...] | None:
-        """Return the replicas with which a gang goes on when nodes under it go back; None: it cannot.
+        """Return the replicas with which a gang goes on when nodes under it return; None: it cannot.
 
-        `placed`: what this round has placed already, of which the memory is no longer free.
+        `placed`: placements of this round, whose memory is no longer free.
         """
         job = self.jobs.get(running.jobs[0])
         if job is None or running.is_nominated or not self.is_live(running):
@@ -337,8 +336,8 @@ class Facts:
     def _has_memory_for(
         self, job: Job, running: Running, left: tuple[tuple[GpuId, ...], ...], placed: Iterable[Action]
     ) -> bool:
-        """Whether the nodes of what is left have the memory of the replicas that come there: those of a fixed
-        world bring theirs along. All memory of other jobs counts, though they may be about to leave.
+        """Whether the remaining nodes have memory for the replicas that move there, which is the case of a
+        fixed world. All memory of other jobs counts, even if they are about to leave.
         """
         need = needs_held(job, sum(map(len, left)))[0]
         if need.memory_bytes <= needs_held(job, sum(map(len, running.replicas)))[0].memory_bytes:
@@ -364,7 +363,7 @@ class Facts:
         return all([bytes_lacking <= 0 for bytes_lacking in lacking.values()])
 
     def is_live(self, running: Running) -> bool:
-        """Whether the allocation is one that its jobs can keep."""
+        """Whether the jobs of the allocation can keep it."""
         return not running.stopping and running.allocation not in self.stale
 
     def is_guaranteed(self, running: Running) -> bool:
@@ -372,19 +371,19 @@ class Facts:
         return self.regraded.get(running.allocation, running.guaranteed)
 
     def held_by(self, allocation: AllocationId) -> list[Holding]:
-        """Return what an allocation has: what counts as it was granted, and a surplus if there is one."""
+        """Return an allocation's holdings: the one within its guarantee, and its surplus if there is one."""
         found = [self.holdings[allocation]]
         return [*found, self.surpluses[allocation]] if allocation in self.surpluses else found
 
     def priority_of(self, jobs: Sequence[JobId]) -> int:
-        """Return the priority of jobs that share GPUs: that of the most urgent."""
+        """Return the priority of jobs that share GPUs: the highest."""
         known = [self.jobs[job].priority for job in jobs if job in self.jobs]
         return max(known) if known else 0
 
     def holding_on(self, cluster: Cluster, running: Running, whole: Running | None = None) -> Holding:
-        """Return what an allocation has of the nodes of a cluster that has its GPUs, its surplus left out.
+        """Return an allocation's holding on a cluster that has its GPUs, without its surplus.
 
-        `whole`: the allocation of which that is a surplus.
+        `whole`: the allocation whose surplus `running` is.
         """
         running = running.base
         units = (*running.jobs, *running.leaving) if running.leaving else running.jobs
@@ -396,7 +395,7 @@ class Facts:
         for number, (need, replica) in enumerate(zip(needs, running.replicas, strict=False)):
             mask, model, node = 0, "", -1
             for gpu in replica:
-                # GPUs that left the inventory hold nothing any more.
+                # GPUs that have left the inventory are skipped.
                 if gpu in where:
                     model, node, bit = where[gpu]
                     mask |= bit
@@ -427,5 +426,5 @@ def _needs(job: Job, cluster: Cluster, running: Running) -> tuple[Need, ...]:
     """Return what each replica of a job takes at the size at which it was placed."""
     if job.elastic is None:
         return demand_of(job, cluster, job.gpus).needs
-    # What it holds stays what it is though its range was changed, or some nodes have left already.
+    # Its holding stays the same even if its range has changed or some nodes have left.
     return needs_held(job, len(running.replicas) * job.tasks[0].gpus)

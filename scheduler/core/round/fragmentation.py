@@ -1,4 +1,4 @@
-"""How much of a cluster's idle GPUs is of no use, and why: for people who look, not for rounds.
+"""How much of a cluster's idle GPUs is unusable, and why: for displays, not for rounds.
 
 The measure is that of Weng et al., ATC 2023, section 3 (`core/fitting/fragmentation.py`), summed over nodes.
 """
@@ -28,7 +28,7 @@ from scheduler.core.round.facts import Facts
 
 @dataclass(frozen=True, slots=True)
 class NodeFragments:
-    """What is idle on one node, and how much of it is expected to be of no use, in GPUs."""
+    """The idle GPUs of one node, and the expected unusable part of them, in GPUs."""
 
     name: str
     idle: float
@@ -47,12 +47,12 @@ class KindFragments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFragments:
-    """The fragmentation of a cluster, in GPUs; parts of GPUs count as such."""
+    """The fragmentation of a cluster, in GPUs; a part of a GPU counts as a fraction."""
 
     idle: float = 0.0
-    #: What a task of the workload cannot use of it, on average; 0 where no workload is known.
+    #: The GPUs that a task of the workload cannot use, on average; 0 where no workload is known.
     fragmented: float = 0.0
-    #: By what tasks find missing; their sum is `fragmented`.
+    #: By cause; their sum is `fragmented`.
     causes: Mapping[Cause, float] = field(default_factory=dict)
     #: Kinds of tasks, the most frequent first; rare ones do not count in the average.
     kinds: tuple[KindFragments, ...] = ()
@@ -93,7 +93,7 @@ def _idle_nodes(facts: Facts) -> Iterator[tuple[str, Free]]:
     cpus = defaultdict[tuple[str, int], float](float)
     shared = Counter[tuple[str, int, int]]()
     for allocation, running in facts.running.items():
-        # What is nominated is still another's.
+        # Nominated GPUs still belong to another job.
         for holding in () if running.is_nominated else facts.held_by(allocation):
             for part in holding.parts:
                 place = holding.model, part.node

@@ -1,7 +1,7 @@
-"""Python's search for circular garbage, paused while a round is decided.
+"""Pauses Python's cyclic garbage collection while a round is decided.
 
-A round makes hundreds of thousands of objects of which nearly all live until it ends. Full collections on the
-way walk all of them and find nothing: a third of the time of a round over 10,000 GPUs in cells.
+A round makes hundreds of thousands of objects, nearly all of which live until it ends. Full collections walk
+all of them and free nothing: a third of the time of a round over 10,000 GPUs in cells.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Collect nothing until the block ends; as it was before, then."""
+    """Disable collection until the block ends, then restore the previous setting."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""For which jobs there are GPUs now, before any policy has chosen: by counting, not by placing."""
+"""Counts, before any policy has decided, which jobs could have GPUs now; nothing is placed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.core.round.facts import Facts
 
 
 class _Had:
-    """What each owner has of one GPU model: a virtual cluster, or "" for opportunistic jobs."""
+    """The GPUs of one model that each owner has: a virtual cluster, or "" for opportunistic jobs."""
 
     def __init__(self) -> None:
         #: By owner and priority: the GPUs of each replica.
@@ -23,7 +23,9 @@ class _Had:
         self.by_owner.setdefault(owner, {}).setdefault(priority, []).extend(replicas)
 
     def holders(self, model: str, facts: Facts, *, is_guaranteed: bool) -> Counter[GpuId]:
-        """Return how many have each usable GPU, guaranteed or at all: one that comes free has several."""
+        """Return how many allocations have each usable GPU, guaranteed or any: a GPU that comes free has
+        several.
+        """
         if is_guaranteed not in self._holders:
             owners = [own for owner, own in self.by_owner.items() if owner or not is_guaranteed]
             every = [gpus for own in owners for group in own.values() for gpus in group]
@@ -36,11 +38,11 @@ class _Had:
 
 
 class IdleNow:
-    """Counts what is idle, what guaranteed jobs may reclaim, and what is left of each guarantee."""
+    """Counts idle GPUs, those that guaranteed jobs may reclaim, and the rest of each guarantee."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        #: By owner, priority and model: what is open to such a job.
+        #: By owner, priority and model: the GPUs open to such a job.
         self._known: dict[tuple[str, int, str], int] = {}
         self._had = {model: _Had() for model in facts.cluster.fleets}
         for running in facts.running.values():
@@ -53,14 +55,14 @@ class IdleNow:
             had.add(owner, priority, running.replicas)
 
     def are_enough_for(self, job: Job) -> bool:
-        """Whether a job that waits might start without the end of any job that has a claim as good."""
+        """Whether a waiting job might start without the end of any job with an equal or better claim."""
         if job.has_parts:
-            # GPUs that others have may have room for it.
+            # GPUs that are in use may have room for it.
             return True
         return any(self._open(job, model) >= least_gpus(job) for model in models_of(job, self._facts.cluster))
 
     def _open(self, job: Job, model: str) -> int:
-        """Return what is idle, or held by those who have to make room for the job."""
+        """Return the GPUs that are idle or held only by jobs that have to make room for this one."""
         key = job.virtual_cluster if job.guaranteed else "", job.priority, model
         if key not in self._known:
             self._known[key] = self._open_to(*key)
@@ -72,7 +74,7 @@ class IdleNow:
         left = facts.cluster.fleets[model].total_usable - len(holders)
         lower = [gpus for priority, group in own.items() if priority < highest for gpus in group]
         if lower:
-            # GPUs that only those hold who make room are open, like idle ones.
+            # GPUs held only by jobs that make room are open, like idle ones.
             below = Counter(chain.from_iterable(lower))
             left += sum([holders[gpu] == count for gpu, count in below.items()])
         if not owner:

@@ -1,4 +1,4 @@
-"""Step 4, once more: jobs that join running ones, without disturbing those."""
+"""Step 4, continued: jobs that join running ones without disturbing them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scheduler.core.round.run_view import ViewOutcome
 def joined(
     facts: Facts, partings: Iterable[JobId], outcome: ViewOutcome, left: Capacity
 ) -> tuple[ViewOutcome, Capacity]:
-    """Return the outcome with those jobs that join as its policy asks, and what that leaves of the cluster.
+    """Return the outcome with the jobs that can join as its policy asks, and what is left of the cluster.
 
     A job waits if it finds no room, may not be there, or may not share. It also waits if it would join a
-    group that a job leaves in this round, even because its time is up (`partings`): its memory is not free
-    yet.
+    group that a job leaves in this round, by its policy or otherwise (`partings`): that job's memory is not
+    free yet.
     """
     if not outcome.decision.joins:
         return outcome, left
@@ -41,7 +41,9 @@ def joined(
 
 
 def _may_share(guest: Job, running: Running, facts: Facts) -> bool:
-    """Whether a job may have the GPUs of others: all of them the same, and what they are must stay."""
+    """Whether a guest may share an allocation's GPUs: no elastic jobs, parts or tags, and the same
+    guarantee.
+    """
     jobs = [guest, *[facts.jobs[job] for job in running.jobs]]
     return may_be_joined(running) and all(
         [

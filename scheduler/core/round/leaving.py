@@ -1,4 +1,4 @@
-"""Which jobs have to leave nodes before replicas without GPUs find their CPUs and memory there."""
+"""The jobs that must leave nodes before replicas without GPUs have their CPUs and memory there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from scheduler.core.round.facts import Facts
 
 
 def in_the_way(facts: Facts, nominated: Running, leaving: Iterable[Running]) -> list[Running]:
-    """Return the jobs that leave nodes of an allocation on which it lacks CPUs or memory until they are gone.
+    """Return the leaving jobs on whose CPUs or memory a nominated allocation waits.
 
-    A round gives out what is free or about to be, so this only matters where a job is still leaving.
+    A round hands out what is free or about to be, so this matters only where a job is still leaving.
     """
     places = facts.places_of(nominated)
     there = {

@@ -5,19 +5,19 @@ has waited for longer it is *due*. In each view one due job at a time has GPUs r
 highest priority, then the longest wait, among those that would fit if the view were empty.
 
 - The job starts at once where it fits beside what runs, at the largest of its sizes that does.
-- Otherwise the policy decides first. Its decision holds where it starts the job, as one that preempts may.
+- Otherwise the policy decides first. Its decision stands if it starts the job, as a preemptive policy may.
 - Otherwise the policy decides again around a reservation. The reserved place is the one that comes free when
   the fewest of the oldest allocations of the view end, at the smallest of the job's sizes. A job that runs
   there is *pinned*: the policy neither stops nor moves it. What is idle there, or comes free, is offered to
   no other job of the view. Newer allocations never enter the reservation, so that the job starts when the
   oldest have ended: within the bound and the longest of the running jobs.
-- The job keeps what it started with for as long as the bound, its *turn*, so that a policy that preempts does
-  not stop it in the next round.
+- The job keeps its GPUs for as long as the bound, its *turn*, so that a preemptive policy does not stop it in
+  the next round.
 
 Deviations from a reservation as in EASY: no job starts on reserved GPUs because its time limit ends in time,
-since that would promise no more than a start by the limits of those that run. Other views may use reserved
-GPUs: guarantees outrank the turns of opportunistic jobs, and opportunistic jobs give way. A job that waits
-with a higher priority than the due job is held back by no reservation and no turn.
+since the start would then depend on the time limits of running jobs. Other views may use reserved GPUs:
+guarantees outrank the turns of opportunistic jobs, and opportunistic jobs give way. Neither reservation nor
+turn holds back a waiting job with a higher priority than the due job.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.displacing import placed_by
 from scheduler.core.round.run_view import Plugins, ViewOutcome, place, settle_exactly
 
-#: Under this name a round remembers who has a turn; no virtual cluster may have it.
+#: The key of the turns in a round's memory; no virtual cluster may have this name.
 LONG_WAITS = "long waits"
-#: This many due jobs are tried in a view and round.
+#: The most due jobs tried in a view and round.
 TRIED = 100
 
 Unit = tuple[JobId, ...]
@@ -53,12 +53,12 @@ Unit = tuple[JobId, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """What is reserved for a due job."""
+    """The reservation for a due job."""
 
     job: Job
     grant: Grant
     holding: Holding
-    #: None: it has to wait for these to end.
+    #: Its placement now; None: it has to wait for these to end.
     placement: Placement | None = None
     until: tuple[Unit, ...] = ()
 
@@ -68,7 +68,7 @@ class _Turn:
 
 
 class LongWaits:
-    """Serves the views of a round around those that have waited too long."""
+    """Serves the views of a round around jobs that have waited too long."""
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
         self._facts, self._admission = facts, admission
@@ -81,11 +81,11 @@ class LongWaits:
         self._alarms: list[tuple[float, JobId]] = []
         #: The jobs that were due when last checked, and since when.
         self._due: dict[JobId, float] = {}
-        #: Whose turn began in this round, or goes on.
+        #: The jobs whose turn began in this round, or goes on.
         self._served: set[JobId] = set()
 
     def refresh(self, jobs: Collection[JobId]) -> None:
-        """Take in the jobs that changed, and the time."""
+        """Update the jobs that changed, and those that are now due."""
         self._served = set()
         if not self._bounds:
             return
@@ -108,26 +108,26 @@ class LongWaits:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next job is due, of those that wait still."""
+        """When the next waiting job is due."""
         while self._alarms and self._due_at(self._alarms[0][1]) != self._alarms[0][0]:
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
     @property
     def stands_until(self) -> float:
-        """The instant before which time alone changes nothing here; minus infinity: a job has waited for too
-        long, or a turn goes on.
+        """The instant before which time alone changes nothing here; minus infinity: a job is due, or a turn
+        goes on.
         """
         if not self._bounds:
             return inf
-        # What a quota holds back has no alarm, and goes ahead of others there once it is due.
+        # A job held back by a quota has no alarm, but goes ahead of others there once it is due.
         if self._due or self.memory() is not None or self._admission.is_crowded:
             return -inf
-        # An instant counts as come a little before it.
+        # An instant counts as reached slightly before it.
         return inf if self.wake_at is None else self.wake_at - 2 * INSTANT_SECONDS
 
     def memory(self) -> Memory | None:
-        """Return what is to be remembered; None where nothing is and was."""
+        """Return the memory; None where there is none now and was none before."""
         if not self._served and not self._facts.frame.memory.get(LONG_WAITS, {}).get("served"):
             return None
         return {"served": sorted(self._served)}
@@ -155,7 +155,7 @@ class LongWaits:
         return self._around(turn, view, line, run)
 
     def _going_on(self, view: View) -> dict[Unit, Job]:
-        """Return the jobs that have a turn that has not ended, by the jobs that share their GPUs."""
+        """Return the jobs whose turn goes on, by the jobs that share their GPUs."""
         found = {}
         for number in map(JobId, self._facts.frame.memory.get(LONG_WAITS, {}).get("served", ())):
             running = view.running.get(number)
@@ -183,7 +183,9 @@ class LongWaits:
         return outcome if turn.placement is not None else self._explained(outcome, turn, line)
 
     def _explained(self, outcome: ViewOutcome, turn: _Turn, line: Sequence[Job]) -> ViewOutcome:
-        """Return the outcome, in which the due job and those behind it know when its turn comes."""
+        """Return the outcome with reasons for the due job, and for the jobs behind it, on when its turn
+        comes.
+        """
         view, left, job = outcome.view, outcome.capacity, turn.job
         placed = placed_by(outcome)
         ends = [_end(view.running[name], view) for unit in turn.until for name in unit]
@@ -234,7 +236,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
             return _at_once(job, size, view, plugins)
     size = sizes_of(job)[-1]
     demand = demand_of(job, view.capacity.cluster, size)
-    # The oldest first, so that a job that starts later never has to be waited for.
+    # The oldest first, so that the due job never waits for a job that starts later.
     line = sorted(view.capacity.pending.values(), key=_age)
 
     def without(count: int) -> Capacity:
@@ -253,7 +255,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
         for holding in line[:count]
         if holding.running is not None
         and holding.model == fit.holding.model
-        # Where the guarantee is what is short, the end of any job counts.
+        # If the guarantee is what is lacking, the end of any job helps.
         and (
             capacity.account.limits is not None
             or any([masks.get(part.node, 0) & part.mask for part in holding.parts])
@@ -263,7 +265,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
 
 
 def _at_once(job: Job, size: int, view: View, plugins: Plugins) -> _Turn | None:
-    """Return the place that the view's placer gives a job beside what runs; None where it gives none."""
+    """Return the turn of a job that the view's placer can place beside what runs; None where it cannot."""
     grant = Grant(jobs=(job.id,), gpus=size)
     try:
         decision = Decision(grants=(grant,), keep_running=True)
@@ -298,7 +300,7 @@ def _age(holding: Holding) -> tuple[bool, float, int]:
 
 
 def _undisturbed(decision: Decision, view: View, units: Iterable[Unit]) -> Decision:
-    """Return the decision, in which no job joins those whose end is waited for."""
+    """Return the decision without jobs that join allocations whose end is awaited."""
     hosts = {job for unit in units for job in unit}
     if hosts.isdisjoint(decision.joins):
         return decision

@@ -22,12 +22,12 @@ from scheduler.core.round.run_view import ViewOutcome, queue_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketStep:
-    """What rules made virtual clusters do in a round, each with its line for the ledger."""
+    """The actions of virtual clusters by their rules in a round, each with its line for the ledger."""
 
     actions: tuple[MarketAction, ...] = ()
     ledger: tuple[LedgerLine, ...] = ()
     memory: Memory = field(default_factory=dict)
-    #: The next instant at which a loan begins or ends, or a rule would do something by itself.
+    #: The next instant at which a loan begins or ends, or a rule would act without an event.
     wake_at: float | None = None
 
 

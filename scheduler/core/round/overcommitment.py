@@ -1,14 +1,14 @@
-"""How far nodes promise more CPUs and memory than they have, and which jobs give way when a prediction fails.
+"""Overcommitment of nodes' CPUs and memory, and the victims when a prediction fails.
 
 N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters",
 EuroSys 2021 (`perf.peaks`). As in Borg (A. Verma et al., EuroSys 2015, section 5.5) only what *guaranteed*
 jobs asked for and will not use is lent, and only to opportunistic jobs. So a guaranteed job never relies on
-what another one may want back: for it a node is as full as the sum of what all jobs there asked for. What an
-opportunistic job asked for counts in full.
+what another job may reclaim: for it a node is as full as the sum of all requests there. Requests of
+opportunistic jobs count in full.
 
-A part of each node, the *margin*, is not lent. A node of which the jobs use more than that leaves was
-predicted wrongly. Then opportunistic jobs there beyond what the node has give way, the newest first, until
-the remaining jobs use no more. Such a job may be stopped however shortly it has run.
+A part of each node, the *margin*, is not lent. If the jobs of a node use more than the node less its margin,
+the prediction was wrong. Then opportunistic jobs that are overcommitted there stop, the newest first, until
+the remaining jobs use no more. Such a job may be stopped however briefly it has run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from scheduler.core.round.facts import Facts
 
 
 class _Stay(NamedTuple):
-    """What an allocation asked for of a node."""
+    """The request of an allocation on a node."""
 
     running: Running
     part: Part
 
 
 def lent_parts(facts: Facts, gone: Collection[AllocationId]) -> list[tuple[str, Part]]:
-    """Return, with its model, what each node promises to opportunistic jobs beyond what it has.
+    """Return, by model, what each node lends to opportunistic jobs beyond what it has.
 
-    `gone`: allocations that this round ends or lets lapse. The peak of those that are left is at most as
-    high, so that it is enough to lend no more what the others asked for.
+    `gone`: allocations that this round ends or lets lapse. The peak of the remaining jobs is at most as high,
+    so it suffices not to lend the requests of the others.
     """
     found = []
     for peak, (model, number), stays in _peaks(facts):
@@ -53,7 +53,7 @@ def lent_parts(facts: Facts, gone: Collection[AllocationId]) -> list[tuple[str, 
 
 
 def giving_way(facts: Facts) -> dict[AllocationId, str]:
-    """Return the allocations to stop because more is used than was predicted, with a sentence for each."""
+    """Return the allocations to stop because use exceeds the prediction, with a sentence for each."""
     found: dict[AllocationId, str] = {}
     for peak, (model, number), stays in _peaks(facts):
         node = facts.cluster.fleets[model].nodes[number]
@@ -65,7 +65,7 @@ def giving_way(facts: Facts) -> dict[AllocationId, str]:
 
 
 class _Resource(NamedTuple):
-    #: As people call it, and the names of the fields of a part, of a use and of a node.
+    #: Its name for people, and the names of its fields in a part, a use and a node.
     word: str
     part: str
     amount: str
@@ -78,7 +78,7 @@ _MEMORY = _Resource("memory", "memory", "memory_bytes")
 def _beyond(
     facts: Facts, peak: NodePeak, node: Node, stays: Collection[_Stay], resource: _Resource
 ) -> Iterator[AllocationId]:
-    """Yield the allocations that have to leave for one resource."""
+    """Yield the allocations that have to stop because of one resource."""
     there: float = getattr(node, resource.amount)
     if not there:
         return
@@ -89,7 +89,7 @@ def _beyond(
         if used <= there * (1 - peak.margin) or requested <= there:
             return
         mine = measured.get(stay.running.allocation, 0.0)
-        # To stop a job of which no use was measured yet would free nothing.
+        # Stopping a job without measured use would free nothing.
         if mine > 0 and not facts.is_guaranteed(stay.running):
             used, requested = used - mine, requested - getattr(stay.part, resource.part)
             yield stay.running.allocation
@@ -124,5 +124,5 @@ def _peaks(facts: Facts) -> Iterator[tuple[NodePeak, tuple[str, int], list[_Stay
 
 
 def ended_by(dropped: Collection[Holding]) -> set[AllocationId]:
-    """Return the allocations of which views dropped something."""
+    """Return the allocations of dropped holdings."""
     return {AllocationId(abs(held.running.allocation)) for held in dropped if held.running is not None}

@@ -30,12 +30,12 @@ from scheduler.core.round.facts import Facts
 
 
 class Handed(NamedTuple):
-    """What came of it."""
+    """The result of handing out quotas."""
 
-    #: Elastic gangs, and those that could have had more models, as they may be granted.
+    #: Admitted jobs; elastic gangs and models are narrowed to what may be granted.
     admitted: Mapping[JobId, Job]
     held_back: Mapping[JobId, tuple[Reason, ...]]
-    #: They want more than their quotas.
+    #: Whether the jobs want more than their quotas.
     is_crowded: bool
 
 
@@ -49,11 +49,11 @@ class _Left:
     def __init__(self, quota: Quota) -> None:
         self.quota = quota
         self.left: dict[str, float] = dict(quota.lines)
-        #: It holds back a job.
+        #: Whether it holds back a job.
         self.is_crowded = False
 
     def holds(self, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]) -> bool:
-        """Whether all that is asked for together fits, whatever the models."""
+        """Whether all requests together fit, whatever the models."""
         quota, lines = self.quota, self.quota.lines
         asking = [job for job in jobs if quota.counts(job)] if quota.user else jobs
         held = [amounts for job, _, amounts in still_held if quota.counts(job)]
@@ -66,7 +66,7 @@ class _Left:
         )
 
     def models_with_room(self, models: Sequence[str], needs: Amounts) -> tuple[str, ...]:
-        """Return the models of which there is room for a gang: none where CPUs or memory are lacking."""
+        """Return the models with room for a gang: none where CPUs or memory are lacking."""
         if any([needs.of(line) > self.left.get(line, math.inf) for line in (CPUS, MEMORY)]):
             return ()
         if not needs.gpus:
@@ -74,13 +74,13 @@ class _Left:
         return tuple([model for model in models if self.quota.room(model, self.left) >= needs.gpus])
 
     def take(self, models: Sequence[str], amounts: Amounts) -> None:
-        """Count a gang; of GPUs against every model that it may still use."""
+        """Count a gang, its GPUs against every model that it may still use."""
         for line in (*models, ALL_MODELS, CPUS, MEMORY):
             if line in self.left:
                 self.left[line] = exact(self.left[line] - amounts.of(line))
 
     def replicas_more(self, models: Sequence[str], each: Amounts) -> float:
-        """Return how many more such replicas there is room for."""
+        """Return how many more such replicas fit."""
         rooms = [
             math.floor(self.left[line] / each.of(line) + _ROUNDING)
             for line in (*models, ALL_MODELS, CPUS, MEMORY)
@@ -98,9 +98,9 @@ def hand_out(
 ) -> Handed:
     """Admit a tenant's jobs, in order, as far as its quotas go.
 
-    Which model a waiting job will get is not known yet, so it counts against every model it may still
-    use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
-    stopped (`still_held`, with its model) counts until its processes are gone.
+    Which model a waiting job will get is not known yet, so it counts against every model it may still use.
+    That can hold back a later job for a round or more, but can never exceed a quota. What is being stopped
+    (`still_held`, with its model) counts until its processes are gone.
     """
     parts = [_Left(quota) for quota in quotas]
     parts = [part for part in parts if not part.holds(jobs, still_held)]
@@ -132,7 +132,7 @@ def hand_out(
             narrows = models != accepted
         else:
             needs, models = counted(job, running, facts), (running.gpu_model,)
-            # It counts on the model that it has: if it must move, it moves to the same.
+            # It counts for its present model: if it must move, it stays on that model.
             narrows = any([part.quota.of_gpus.keys() - {ALL_MODELS} for part in own])
         if job.elastic is not None:
             size = int(needs.gpus)
@@ -148,7 +148,7 @@ def hand_out(
 
 
 def counted(job: Job, running: Running, facts: Facts) -> Amounts:
-    """Return what an allocation counts as for one of its jobs."""
+    """Return the amounts of an allocation for one of its jobs."""
     return held_with(job, len(running.replicas))._replace(gpus=facts.amount(running))
 
 
@@ -159,11 +159,10 @@ def _counting(parts: Sequence[_Left], job: Job) -> list[_Left]:
 def _share_rest(
     parts: Sequence[_Left], elastic: Sequence[JobId], facts: Facts, admitted: dict[JobId, Job]
 ) -> None:
-    """Let elastic gangs be larger than they must as far as the quotas are left: all up to their own
-    size, and then beyond it.
+    """Let elastic gangs grow as far as the quotas allow: all up to their own size, and then beyond it.
 
-    Where some jobs are held back by a quota, nothing that runs grows into it, and what a gang has
-    beyond its own size is for those: a policy that resizes takes it back, and under any other it stays.
+    Where a quota holds back jobs, no running gang grows into it, and GPUs that a gang has beyond its own size
+    are meant for these jobs: a policy that resizes takes them back; under any other they stay.
     """
     for beyond_own_size in (False, True):
         for name in elastic:

@@ -118,8 +118,8 @@ def checked(name: str, plugin: object, method: str) -> Any:
 def with_installed(group: str, method: str, ours: Mapping[str, type[T]]) -> dict[str, type[T]]:
     """Return ours and those that installed packages declare, ordered by name.
 
-    One that cannot be loaded, or bears a name of ours, is left out and named in `UNUSABLE`: a package that is
-    broken must not stop the scheduler.
+    A plug-in that cannot be loaded, or has a name of ours, is left out and named in `UNUSABLE`: a broken
+    package must not stop the scheduler.
     """
     found = dict(ours)
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):

@@ -1,7 +1,7 @@
 """Reservations of whole nodes: which jobs may be on them, and until when (decision 0090).
 
 From its start to its end only jobs that name a reservation and may use it are on its nodes. Before it begins
-the nodes are as useful as others: opportunistic jobs run there and are stopped when it begins, and guaranteed
+the nodes are usable like others: opportunistic jobs run there and are stopped when it begins, and guaranteed
 ones start there if their time limits end by then. A job that names a reservation waits for its start and runs
 on its nodes alone. Once it has ended, or was cancelled, it has no effect.
 """
@@ -22,15 +22,16 @@ from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import Candidates, Job, JobId, Running, VirtualCluster
 from scheduler.core.round.facts import Facts
 
-#: Stands in for the limit of a job whose virtual cluster is not known.
+#: The limit of a job whose virtual cluster is not known.
 UNKNOWN_LIMIT_SECONDS = 86_400.0
 
 
 def where(
     job: Job, reservations: Sequence[Reservation], now: float, lasts_seconds: float
 ) -> tuple[Candidates | None, float]:
-    """Return where reservations let a job be started (None: anywhere), and when that changes if time alone
-    passes. `lasts_seconds`: how long it runs at most."""
+    """Return the nodes on which reservations let a job start (None: all), and when that changes by time
+    alone. `lasts_seconds`: its longest run time.
+    """
     only: tuple[str, ...] = ()
     avoid: list[str] = []
     changes_at = math.inf
@@ -47,7 +48,7 @@ def where(
             if now > latest:
                 avoid.extend(each.nodes)
             else:
-                # At that very instant it would just have ended.
+                # At that instant itself it would just have ended.
                 changes_at = min(changes_at, math.nextafter(latest, math.inf))
     return (Candidates(only=only, avoid=tuple(avoid)) if only or avoid else None), changes_at
 
@@ -60,11 +61,11 @@ class Reservations:
         self._reservations = facts.frame.reservations
         #: (instant, job): when to check a job again.
         self._alarms: list[tuple[float, JobId]] = []
-        #: The instant of the alarm that counts.
+        #: By job: the instant of its current alarm.
         self._changes_at: dict[JobId, float] = {}
 
     def refresh(self) -> None:
-        """Take in the jobs that changed, and the time."""
+        """Update the jobs that changed, and those whose instant has come."""
         if not self._reservations:
             return
         facts, now = self._facts, self._facts.frame.now
@@ -85,14 +86,14 @@ class Reservations:
 
     @property
     def wake_at(self) -> float | None:
-        """When more jobs may be started, or fewer, though nothing happens; None: never."""
+        """When the next job's nodes change by time alone; None: never."""
         while self._alarms and self._changes_at.get(self._alarms[0][1]) != self._alarms[0][0]:
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
 
 def lasts_seconds(job: Job, virtual_cluster: VirtualCluster | None) -> float:
-    """Return how long a job runs at most, or is taken to."""
+    """Return a job's longest run time, in seconds, or the assumed one."""
     if job.time_limit_seconds is not None:
         return job.time_limit_seconds
     return UNKNOWN_LIMIT_SECONDS if virtual_cluster is None else virtual_cluster.default_time_limit_seconds
@@ -107,7 +108,7 @@ def reservation_of(job: Job, facts: Facts) -> Reservation | None:
 
 
 def not_begun(job: Job, facts: Facts) -> Reason | None:
-    """Return why a job waits whose reservation has yet to begin; None: for no such reason."""
+    """Return why a job waits whose reservation has yet to begin; None: it does not."""
     own = reservation_of(job, facts)
     if own is None or own.starts_at <= facts.frame.now:
         return None
@@ -121,7 +122,7 @@ def not_begun(job: Job, facts: Facts) -> Reason | None:
 
 
 def stopped_by(jobs: Sequence[Job], running: Running, facts: Facts) -> Reservation | None:
-    """Return the reservation whose nodes those who share an allocation have to leave now; None: none."""
+    """Return the reservation whose nodes the jobs of an allocation have to leave now; None: none."""
     in_force = [each for each in facts.frame.reservations if each.is_in_force(facts.frame.now)]
     if not in_force:
         return None
@@ -140,7 +141,7 @@ def described(reservation: Reservation) -> str:
 
 
 def in_the_way(job: Job, demand: Demand, capacity: Capacity, facts: Facts) -> Reason | None:
-    """Return why a job waits, if there would be room for it without reservations; None: there would not."""
+    """Return why a job waits that would have room without reservations; None: it would not."""
     if job.reserved is None:
         return None
     elsewhere = replace(demand, candidates=candidates_of([replace(job, reserved=None)]))

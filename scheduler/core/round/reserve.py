@@ -1,10 +1,10 @@
 """Step 2, reserve: what each virtual cluster may use this round, by cells or by counts of GPUs.
 
-If a GPU model is divided by cells, a guaranteed view has its own cells, as a private cluster (`binding`). If
+If a GPU model is divided by cells, a guaranteed view gets its own cells as a private cluster (`binding`). If
 it is divided by counts, the view may use any usable GPU that no guaranteed job of another virtual cluster
-holds, up to its guarantee. Counts do not promise *shapes*: eight GPUs may be found scattered over eight
-nodes. Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which serves the opportunistic
-jobs of every virtual cluster, gets what the guaranteed views leave.
+holds, up to its guarantee. Counts do not guarantee *shapes*: eight GPUs may be spread over eight nodes.
+Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which serves the opportunistic jobs of
+every virtual cluster, gets what the guaranteed views leave.
 
 The virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
 than is guaranteed, no virtual cluster gains from its name.
@@ -41,14 +41,14 @@ class _Part:
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
     running: dict[JobId, Running] = field(default_factory=dict)
-    #: Those that are not running, and those that are elastic.
+    #: Its jobs that are not running, and those that are elastic.
     waiting: dict[JobId, Job] = field(default_factory=dict)
     elastic: dict[JobId, Job] = field(default_factory=dict)
     pending: Pending = field(default_factory=dict)
     held: HeldGpus = field(default_factory=HeldGpus)
-    #: What policies read again and again: those that wait, and those that have GPUs, in an order.
+    #: Orders that policies read in every round: of waiting jobs, and of jobs with GPUs.
     orders: KeptOrders = field(default_factory=KeptOrders)
-    #: Whether some job or allocation stands behind a later one.
+    #: Whether some job or allocation is out of order.
     is_untidy: bool = False
 
     def put_job(self, job: Job) -> None:
@@ -70,8 +70,8 @@ class _Part:
         known[job.id] = job
 
     def tidy_up(self) -> None:
-        """Sort jobs and allocations by their numbers, as they come in a view that is made at once: policies
-        take equal ones in this order.
+        """Sort jobs and allocations by number, as in a view made from scratch: policies take equal ones in
+        this order.
         """
         if self.is_untidy:
             self.jobs, self.waiting, self.elastic = (
@@ -123,20 +123,20 @@ def _allocation(pending: tuple[tuple[JobId, ...], Holding]) -> AllocationId:
 
 
 class Reservation:
-    """Cuts the views out of what is left of the cluster."""
+    """Makes the views from what is left of the cluster."""
 
     def __init__(self, facts: Facts, admission: Admission, binding: Binding | None) -> None:
         self._facts, self._admission, self._binding = facts, admission, binding
-        #: Where policies compute.
+        #: How policies compute.
         self.compute: Compute = run_inline
         self._parts: defaultdict[str, _Part] = defaultdict(_Part)
         self._view_of_job: dict[JobId, str] = {}
         self._view_of_allocation: dict[AllocationId, tuple[str, Running]] = {}
-        #: Allocations that no single view decides about: their jobs are of several views.
+        #: Allocations whose jobs belong to several views, so that no view decides about them.
         self.orphaned: set[AllocationId] = set()
 
     def refresh(self, jobs: Collection[JobId], allocations: Collection[AllocationId]) -> None:
-        """Take in the jobs and allocations that changed or were admitted again."""
+        """Update the jobs and allocations that changed or were admitted again."""
         facts, admitted = self._facts, self._admission.admitted
         moved = set(allocations)
         for number in sorted(jobs):
@@ -163,15 +163,16 @@ class Reservation:
                 self._join(facts.running[allocation])
 
     def _outside_cells(self, job: Job, layout: Layout) -> Job:
-        """Return a guaranteed job as its view sees it: cells are of GPUs, so that a gang some replicas of
-        which have none goes to models that are divided by counts."""
+        """Return a guaranteed job as its view sees it: cells consist of GPUs, so a gang with replicas without
+        GPUs is limited to models divided by counts.
+        """
         if all([task.gpus for task in job.tasks]):
             return job
         models = [model for model in models_of(job, self._facts.cluster) if model not in layout.gpu_models]
         return replace(job, gpu_models=tuple(models))
 
     def _view_for(self, job: Job, running: Running | None) -> str:
-        """Return the view that decides about a job: the spare one while its guarantee has lapsed."""
+        """Return the view that decides about a job: the spare view while its guarantee has lapsed."""
         holds = (
             job.id not in self._admission.outgrown if running is None else self._facts.is_guaranteed(running)
         )
@@ -184,7 +185,7 @@ class Reservation:
         self._parts[view].drop(running)
 
     def _join(self, running: Running) -> None:
-        """Let a view have the allocation if all its jobs are the view's and may be considered."""
+        """Add the allocation to a view if all its jobs belong to the view and may be considered."""
         if self._facts.without_gpus and self._facts.without_gpus.keys() & running.jobs:
             if not running.stopping and not self._admission.admitted.keys() & running.jobs:
                 self.orphaned.add(running.allocation)
@@ -211,7 +212,9 @@ class Reservation:
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
     def guaranteed(self, vc: VirtualCluster, cluster: Capacity, lapsed: Mapping[Holding, int]) -> View:
-        """Return the view of a virtual cluster's guaranteed jobs; `lapsed`: what others of its jobs hold."""
+        """Return the view of a virtual cluster's guaranteed jobs; `lapsed`: its holdings whose guarantee has
+        lapsed.
+        """
         limits = {model: vc.guaranteed.get(model, 0) for model in cluster.models}
         pending, held, common = self._still_there(vc.name, cluster)
         if self._binding is not None:
@@ -232,7 +235,9 @@ class Reservation:
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, HeldGpus, dict[str, Any]]:
-        """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
+        """Return the holdings of the view's jobs that no earlier view has reclaimed, and the view's
+        fields.
+        """
         part, frame = self._parts[name], self._facts.frame
         part.tidy_up()
         pending: Pending = part.pending
@@ -270,7 +275,8 @@ class Reservation:
 
 
 def _capped(job: Job, running: Running) -> Job:
-    """Return a job as its view sees it while it has GPUs beyond the guarantee: no larger than the rest of
-    what it has, so that it is not stopped to grow into what it could grow to anyway."""
+    """Return a job with GPUs beyond its guarantee as its view sees it: no larger than its guaranteed part, so
+    that the view does not restart it for GPUs that it has already.
+    """
     gpus = len(running.base.gpus)
     return job if job.elastic is None else replace(job, elastic=(min(job.elastic[0], gpus), gpus))

@@ -1,4 +1,4 @@
-"""Round after round by an engine that is kept, at the cost of what changed since the last one."""
+"""Consecutive rounds of a kept engine, at the cost of what changed since the last one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from scheduler.core.round.taking_in import News, take_in
 
 T = TypeVar("T")
 
-#: The most that is said of each of two values that differ.
+#: The most characters printed of each of two values that differ.
 _MOST_CHARACTERS = 200
 
 
 @dataclass(slots=True)
 class _LastRound:
-    """An engine, and what it decided last."""
+    """An engine and its last plan."""
 
     engine: RoundEngine
     plan: Plan
-    #: Before that instant the plan is the answer to the same facts again.
+    #: Until this instant the plan also holds for the same facts.
     stands_until: float
     #: Rounds decided since the engine was new.
     age: int = 0
@@ -37,17 +37,17 @@ class _LastRound:
 class Rounds:
     """Decides snapshot after snapshot, each as `decide()` would.
 
-    The engine of the last round is kept as long as nothing differs but what `take_in` can put into it. While
-    a round is decided it is not kept: whatever interrupts the round, at whatever line, leaves no trace.
+    The engine of the last round is kept as long as `take_in` can put all differences into it. It is not kept
+    while a round is decided, so an interrupted round leaves no trace.
 
-    Every `compared_every` rounds the snapshot is decided by a new engine, too, whose plan is the answer and
-    which is kept in the old one's place. So an engine grows by no more than what comes and goes meanwhile.
+    Every `compared_every` rounds a new engine decides the snapshot as well; its plan is returned, and it
+    replaces the old engine. So an engine's growth is bounded by what comes and goes in between.
     """
 
     def __init__(self, compared_every: int) -> None:
         self._compared_every = compared_every
         self._kept: _LastRound | None = None
-        #: In what the kept engine decided otherwise than a new one in the last round; empty: in nothing.
+        #: The first difference between the kept and a new engine in the last comparison; empty: none.
         self.difference = ""
 
     @gc_paused()
@@ -78,7 +78,7 @@ class Rounds:
             self.difference = f"it raised {error!r}"[:_MOST_CHARACTERS]
             right = _anew(snapshot, compute, overran, timekeeper)
         else:
-            # How long a policy computes does not follow from the snapshot: then the next round is compared.
+            # A policy's computing time does not follow from the snapshot, so then the next round is compared.
             if not is_compared or kept.plan.overran:
                 self._kept = kept
                 return kept.plan
@@ -98,8 +98,9 @@ def _anew(
 
 @dataclass(slots=True)
 class _Answers:
-    """A Compute that gives the answers of one plan to another one of the same snapshot: computing twice would
-    take time twice, and the second time might not be there."""
+    """A Compute that reuses the answers of one plan for another plan of the same snapshot: computing twice
+    would take twice the time, which a round may not have.
+    """
 
     compute: Compute
     #: By view and question; the values of a question cannot always be compared by ==.
@@ -118,7 +119,7 @@ class _Answers:
 
     @property
     def again(self) -> Compute:
-        """Return what answers questions that were put before, and computes others."""
+        """Return a Compute that repeats earlier answers, and computes others."""
         return _Again(self.compute, self._given)
 
 

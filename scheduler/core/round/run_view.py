@@ -22,15 +22,15 @@ from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serve a view whose own policy or placer takes too long.
 CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
-#: How often a policy decides in a round, each time without jobs whose constraints between tags cannot be met.
+#: The most times a policy decides in a round, each time without jobs whose tag constraints cannot be met.
 MOST_TIMES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plugins:
-    """A view's policy and placer, by name and parameters; made when they are first asked for.
+    """A view's policy and placer, by name and parameters; made on first use.
 
-    Asking raises UnknownPlugin for a wrong name or parameter.
+    First use raises UnknownPlugin for a wrong name or parameter.
     """
 
     policy: str
@@ -47,13 +47,13 @@ class Plugins:
         return make_placer(self.placer, self.placer_parameters)
 
 
-#: Instead of those that take too long.
+#: Replace plug-ins that take too long.
 CHEAP = Plugins(policy=CHEAP_POLICY, policy_parameters={}, placer=CHEAP_PLACER, placer_parameters={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOutcome:
-    """What a view decided, and what that left of the cluster."""
+    """A view's decision, and what it leaves of the cluster."""
 
     view: View
     decision: Decision
@@ -62,7 +62,7 @@ class ViewOutcome:
     capacity: Capacity
     #: Why the policy or the placer failed, if so.
     failure: str = ""
-    #: Jobs that were given cells for which there was no hardware, and why.
+    #: Jobs that got cells without available hardware, and why.
     unbound: Mapping[JobId, Reason] = field(default_factory=dict)
     #: Whether the policy took too long, and a cheap one decided in its place.
     overran: bool = False
@@ -71,27 +71,27 @@ class ViewOutcome:
 
     @property
     def dropped(self) -> list[Running]:
-        """The allocations of the view that end, even if for others of the same jobs."""
+        """The allocations of the view that end, even if the same jobs get others."""
         pending, gone = self.view.capacity.pending, self.capacity.dropped
         running = [(held, held.running) for held in gone if held.running is not None]
         return [each for held, each in running if pending.get(each.jobs) is held]
 
     @property
     def leaving(self) -> set[JobId]:
-        """The jobs of the view that do not keep what they have or are nominated for."""
+        """The jobs of the view that do not keep their GPUs or nomination."""
         return {job for running in self.dropped for job in running.jobs}.union(self.decision.leaves)
 
     @property
     def kept(self) -> set[JobId]:
-        """The jobs that stay where they were, or stay nominated for what they were."""
+        """The jobs that keep their GPUs or nomination."""
         return self.view.running.keys() - self.leaving
 
 
 def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
     """Let the view's policy and placer decide; if they fail, its jobs keep what they have.
 
-    Where one of them takes too long, or is known to (`overran` says how), idle GPUs are handed out in order
-    of submission, and what the policy remembers stays as it is: its next round goes on from there.
+    If one of them takes too long, or is known to (`overran`: the reason), idle GPUs are handed out in order
+    of submission, and the policy's memory stays unchanged for its next round.
     """
     try:
         if overran:
@@ -113,12 +113,12 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
 def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
     """Return what the policy and the placer decide, and what that leaves.
 
-    A job that waits for a must between tags would have been granted GPUs for nothing: the policy decides
-    again without it.
+    A job whose hard tag constraint cannot be met would get GPUs for nothing, so the policy decides again
+    without it.
     """
     policy, placer = plugins.made_policy, plugins.made_placer
     if not view.jobs and not memory and getattr(policy, "by_arrival", False):
-        # Most clusters have no opportunistic jobs, and their spare view comes by in every round.
+        # Most clusters have no opportunistic jobs, but every round serves the spare view.
         nothing = Decision(grants=(), keep_running=True, stands_until=inf)
         return nothing, PlacerDecision(placements={}), view.capacity
     barred: dict[JobId, tuple[Reason, ...]] = {}
@@ -131,7 +131,7 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
         decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, placer)
         if decision.grants != plain.grants and _is_cut(plain, decision, placed):
-            # No start is lost for growth: the placer may put others where it was to be.
+            # Growth must not cost a start: the placer may have put other jobs on its GPUs.
             decision = around_pinned(view, plain)
             placed, capacity = place(view, decision, placer)
         more = {job: said for job, said in placed.reasons.items() if said[0].code == "tag_constraint"}
@@ -144,7 +144,7 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
 
 
 def _is_cut(plain: Decision, grown: Decision, placed: PlacerDecision) -> bool:
-    """Whether a grant that was made larger found no place."""
+    """Whether an enlarged grant found no place."""
     larger = zip(plain.grants, grown.grants, strict=False)
     return any(
         [
@@ -155,11 +155,11 @@ def _is_cut(plain: Decision, grown: Decision, placed: PlacerDecision) -> bool:
 
 
 def around_pinned(view: View, decision: Decision) -> Decision:
-    """Return the decision without what it would do to jobs that stay where they are."""
+    """Return the decision without changes to pinned jobs."""
     pinned = {job: unit for unit in view.capacity.pinned for job in unit}
     if not pinned:
         return decision
-    # A grant to the very jobs that hold GPUs together already leaves them where they are (`settle`).
+    # A grant to exactly the jobs that already hold GPUs together leaves them in place (`settle`).
     grants = [
         grant for grant in decision.grants if all(pinned.get(job) in (None, grant.jobs) for job in grant.jobs)
     ]
@@ -172,8 +172,8 @@ def around_pinned(view: View, decision: Decision) -> Decision:
 
 
 def staying_together(view: View, decision: Decision, staying: Container[JobId]) -> Decision:
-    """Return the decision in which these leave no job with which they share GPUs, and no job takes their
-    place there.
+    """Return the decision in which these jobs leave no job with which they share GPUs, and no job replaces
+    them.
     """
     refused = {job for job in decision.leaves if job in staying}
     if not refused:
@@ -193,7 +193,7 @@ def standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
     return ViewOutcome(view=view, decision=decision, placements={}, capacity=capacity, failure=failure)
 
 
-# Step 3, allocate: the view's policy says who gets how many GPUs; what it says is checked here.
+# Step 3, allocate: the view's policy decides how many GPUs each job gets; its decision is checked here.
 
 
 def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
@@ -203,16 +203,16 @@ def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
         check_decision(decision, view)
     except PolicyError:
         raise
-    except Exception as error:  # A policy may fail in any way it likes: it costs only its own view.
+    except Exception as error:  # A policy may fail in any way; that costs only its own view.
         raise PolicyError(f"policy {type(policy).__name__} failed: {error!r}") from error
     return decision
 
 
 def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
-    """Return the decision with grants to one job instead of several that are not to share GPUs by a grant.
+    """Return the decision with grants reduced to one job where their jobs may not share GPUs.
 
-    A job with parts shares GPUs by these, one with tags is placed alone, and a virtual cluster may never
-    share. Others of such a grant wait.
+    A job with parts shares GPUs by its parts, a job with tags is placed alone, and a virtual cluster may
+    forbid sharing. The other jobs of such a grant wait.
     """
 
     def is_forbidden(grant: Grant) -> bool:
@@ -275,7 +275,7 @@ def check_decision(decision: Decision, view: View) -> None:
 
 
 def _check_words(decision: Decision, view: View) -> None:
-    """Raise PolicyError where later steps could not use what a policy or placer says beside its grants."""
+    """Raise PolicyError where later steps could not use what a policy or placer returns besides grants."""
     seconds = [grant.slice_seconds for grant in decision.grants]
     instants = [at for at in (decision.wake_at, decision.stands_until) if at is not None]
     for name, value in [
@@ -290,7 +290,7 @@ def _check_words(decision: Decision, view: View) -> None:
     checked: object = None
     for said in decision.reasons.values():
         if said is checked:
-            # Thousands of jobs in a row may have the same words.
+            # Thousands of jobs in a row may have the same reasons.
             continue
         if not isinstance(said, tuple) or not all([isinstance(reason, Reason) for reason in said]):
             raise PolicyError(f"the reasons of a job are a tuple of Reason, not {said!r}")
@@ -301,7 +301,7 @@ def _check_words(decision: Decision, view: View) -> None:
 
 
 def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> None:
-    """Raise PolicyError where a job joins others, or leaves them, that do not run on or share no GPUs."""
+    """Raise PolicyError where a job joins or leaves jobs that do not run on, or share no GPUs."""
     if not decision.keep_running:
         raise PolicyError("jobs cannot join or leave others where what runs is not kept")
     going = {view.running[job].jobs for job in (*decision.stops, *granted) if job in view.running}
@@ -322,7 +322,7 @@ def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> 
 
 
 def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
-    """Raise PolicyError where the nodes that a grant names are not those of that many equal replicas."""
+    """Raise PolicyError where the nodes that a grant names do not match that many equal replicas."""
     fleet = view.capacity.cluster.fleets.get(grant.gpu_model or "")
     known = {node.id for node in fleet.nodes} if fleet is not None else set()
     wrong = [node for node, replicas in grant.nodes if node not in known or replicas < 1]
@@ -331,7 +331,7 @@ def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
         raise PolicyError(f"jobs {grant.jobs} were granted nodes that are not theirs: {grant.nodes}")
 
 
-# Step 4, place: the view's placer says exactly which GPUs; what it says is checked here.
+# Step 4, place: the view's placer chooses the exact GPUs; its answer is checked here.
 
 
 def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecision, Capacity]:
@@ -346,23 +346,23 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
         offered = _offered(view, decision)
         placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
         if isinstance(placer, Consolidate) and view.tagged is None and _disturbed_no_one(offered, view):
-            # It settled each grant on this very capacity: to do so again would change nothing.
+            # It settled each grant on this same capacity; doing so again would change nothing.
             _check_limits(offered, view)
             return placed, offered
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:
         raise
-    except Exception as error:  # A placer may fail in any way it likes: it costs only its own view.
+    except Exception as error:  # A placer may fail in any way; that costs only its own view.
         raise PolicyError(f"placer {type(placer).__name__} failed: {error!r}") from error
 
 
 def _disturbed_no_one(capacity: Capacity, view: View) -> bool:
-    """Whether all the view's own that were up for decision stay, and none of others has to leave."""
+    """Whether all of the view's own holdings stay, and no other holding has to leave."""
     return not capacity.pending and len(capacity.dropped) == len(view.capacity.dropped)
 
 
 def _offered(view: View, decision: Decision) -> Capacity:
-    """Return a copy of the view's capacity in which those stay who are not up for decision."""
+    """Return a copy of the view's capacity in which running jobs that the decision does not name stay."""
     capacity = view.capacity.fork()
     if decision.keep_running:
         named = [job for grant in decision.grants for job in grant.jobs if job in view.running]
@@ -371,7 +371,7 @@ def _offered(view: View, decision: Decision) -> Capacity:
 
 
 def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Placement]) -> Capacity:
-    """Carry out placements on the view's own capacity, which refuses those that are not allowed."""
+    """Carry out placements on the view's own capacity, which refuses illegal ones."""
     if not set(placements) <= set(range(len(decision.grants))):
         raise PolicyError(f"grants were placed that do not exist: {sorted(placements)}")
     capacity = _offered(view, decision)

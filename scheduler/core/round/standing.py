@@ -1,9 +1,9 @@
-"""Until when a plan stands if nothing happens: before that, time alone would not change it.
+"""How long a plan stands without an event: until then, time alone does not change it.
 
-Most rounds of a calm cluster find nothing new. Such a round need not be decided if the last one gave and took
-nothing, and if every part of it states until when it reads no clock. Policies that do not set
-`Decision.stands_until` do not state that; nor do gangs that grow after a while, the market, and placers of
-jobs without GPUs.
+Most rounds of a calm cluster find nothing new. Such a round need not be decided if the last one changed
+nothing, and if every part of it states until when it does not depend on the clock. Policies that do not set
+`Decision.stands_until` do not state that; neither do gangs that grow after a while, the market, and placers
+of jobs without GPUs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def stands_until(
     long_waits: LongWaits,
     plan: Plan,
 ) -> float:
-    """Return the instant before which a plan stands; minus infinity: it is not known to at all.
+    """Return the instant until which a plan stands; minus infinity: unknown.
 
-    `beside`: what was decided about jobs without GPUs, whose placers may read anything.
+    `beside`: the outcomes for jobs without GPUs, whose placers may read anything.
     """
     if plan.actions or plan.degraded or plan.ledger or beside or facts.frame.lending is not None:
         return -inf

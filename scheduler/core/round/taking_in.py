@@ -1,9 +1,8 @@
-"""What a later snapshot says otherwise, put into the facts of an engine that is kept.
+"""Puts the differences of a later snapshot into the facts of a kept engine.
 
-Jobs and allocations are compared by value: what is equal stays the object that the engine knows. Allocations
-that have to do with something that changed are put again, too, so that the facts are afterwards what they
-would be if they were made from the later snapshot. Whatever else differs needs a new engine: indexes are made
-of it once.
+Jobs and allocations are compared by value; equal ones stay the objects that the engine knows. Allocations
+affected by a change are put again, too, so that the facts are then as if made from the later snapshot. Any
+other difference needs a new engine, since indexes are built from it once.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from scheduler.core.model.changing import changed
 from scheduler.core.model.snapshot import RETURNING, JobId, Snapshot, Tenant
 from scheduler.core.round.facts import Facts
 
-#: What is compared piece by piece.
+#: Fields compared item by item.
 _PUT = ("jobs", "running", "tenants")
-#: What steps read from the frame in each round, and keep nothing of.
+#: Fields that steps read from the frame in each round without keeping anything.
 _READ_EACH_ROUND = (
     *("round_number", "now", "memory"),
     *("pair_speeds", "group_speeds", "interference", "workload"),
@@ -28,7 +27,7 @@ _FIXED = attrgetter(*[each.name for each in fields(Snapshot) if each.name not in
 
 
 class News(Enum):
-    """What a later snapshot adds for those who know the facts."""
+    """What a later snapshot adds to the facts."""
 
     NONE = "nothing but the number of the round and the time"
     SOME = "what could be taken in"
@@ -36,7 +35,7 @@ class News(Enum):
 
 
 def take_in(facts: Facts, snapshot: Snapshot) -> News:
-    """Put into the facts what the snapshot says otherwise; nothing, where that is too much."""
+    """Put the snapshot's differences into the facts; nothing, where a new engine is needed."""
     if not _goes_on(facts, snapshot):
         return News.TOO_MUCH
     before = facts.frame
@@ -54,7 +53,7 @@ def _goes_on(facts: Facts, snapshot: Snapshot) -> bool:
     frame = facts.frame
     if snapshot.round_number < frame.round_number or snapshot.now < frame.now:
         return False
-    # Which jobs give way to such nodes, or to what nodes will use, depends on all other jobs there.
+    # The victims on such nodes, or of predicted use, depend on all other jobs there.
     if snapshot.peaks or any([node.loan and node.loan.state == RETURNING for node in snapshot.nodes]):
         return False
     if _FIXED(frame) != _FIXED(snapshot):
@@ -66,7 +65,7 @@ def _goes_on(facts: Facts, snapshot: Snapshot) -> bool:
 
 
 def _differs_by_budget(before: Tenant, after: Tenant) -> bool:
-    """Whether nothing but budgets of a tenant and its users differs."""
+    """Whether only budgets of a tenant and its users differ."""
     return _without_budget(before) == _without_budget(after)
 
 
@@ -77,7 +76,7 @@ def _without_budget(tenant: Tenant) -> Tenant:
 
 def _take_in_jobs_and_allocations(facts: Facts, snapshot: Snapshot) -> None:
     jobs, allocations = facts.jobs, facts.running
-    #: Jobs that changed, or of which an allocation did.
+    #: Jobs that changed, or whose allocation changed.
     concerned: set[JobId] = set()
     new_jobs = [job for job in snapshot.jobs if jobs.get(job.id) != job]
     gone_jobs = sorted(jobs.keys() - {job.id for job in snapshot.jobs})

@@ -1,4 +1,4 @@
-"""Where the jobs are that constraints between tags concern, while one view after the other is served."""
+"""The places of jobs that tag constraints concern, while one view after the other is served."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Nodes = Mapping[NodeId, int]
 
 
 class Whereabouts:
-    """The jobs that run as the round begins, and those that it places. A job that has to leave counts to its
-    end.
+    """The jobs that run as the round begins, and those that it places. A leaving job counts until it has
+    left.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -36,7 +36,7 @@ class Whereabouts:
                     self.put([number], running.replicas)
 
     def shown_to(self, view: View) -> View:
-        """Return the view, with the jobs about which it does not decide."""
+        """Return the view with the jobs that it does not schedule."""
         if not self._tenants:
             return view
         elsewhere = [
@@ -47,12 +47,12 @@ class Whereabouts:
         return replace(view, tagged=Tagged(tenants=self._tenants, elsewhere=elsewhere, nodes=self._nodes))
 
     def take_in(self, decision: Decision, placements: Mapping[int, Placement]) -> None:
-        """Take in what a view was given, on real GPUs."""
+        """Add a view's placements, on real GPUs."""
         for position, placement in placements.items() if self._tenants else ():
             self.put(decision.grants[position].jobs, placement.replicas)
 
     def put(self, jobs: Iterable[JobId], replicas: tuple[tuple[GpuId, ...], ...]) -> None:
-        """Take in jobs that have a place."""
+        """Add jobs that have a place."""
         for number in jobs:
             job = self._facts.tagged.get(number)
             if job is not None and job.tenant in self._tenants:
@@ -64,7 +64,9 @@ class Whereabouts:
         return Counter([fleets[model].nodes[node].id for model, node, _ in places])
 
     def objection(self, jobs: Iterable[JobId], placement: Placement) -> Reason | None:
-        """Return which upper bound would be broken by jobs on hardware that their cells were bound to."""
+        """Return why jobs may not be on the hardware of their cells: an upper bound would be broken; None:
+        they may.
+        """
         for number in jobs:
             job = self._facts.tagged.get(number)
             if job is None or job.tenant not in self._tenants:
@@ -88,7 +90,7 @@ class Whereabouts:
     def _exceeds(
         self, job: Job, constraint: TagConstraint, nodes: Nodes, there: Mapping[JobId, Nodes]
     ) -> bool:
-        """Whether a job sees more others with a tag than it allows."""
+        """Whether a job sees more others with a tag than its constraint allows."""
         seen = Counter[object]()
         for number, on in there.items():
             other = self._facts.jobs[number]

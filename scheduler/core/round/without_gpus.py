@@ -1,11 +1,11 @@
 """Jobs without GPUs: placed where CPUs and memory are left, beside the views.
 
-Policies divide GPUs, so that they have nothing to decide about a job that takes none: no policy sees it, and
-none counts it. The jobs of a virtual cluster are served in the order of priority and submission, each by the
-placer of its virtual cluster, after the GPUs of the round are given out: a job that needs GPUs never waits
-for CPUs that were given away in the same round. One that fits nowhere is passed over.
+Policies divide GPUs, so they have nothing to decide about a job without GPUs: no policy sees or counts it.
+The jobs of a virtual cluster are served in the order of priority and submission, each by the placer of its
+virtual cluster, after the GPUs of the round are given out: a job that needs GPUs never waits for CPUs that
+were handed out in the same round. A job that fits nowhere is skipped.
 
-Guarantees are of GPUs. A guaranteed job without any takes back CPUs and memory from opportunistic jobs and is
+Guarantees are of GPUs. A guaranteed job without GPUs reclaims CPUs and memory from opportunistic jobs and is
 not stopped for others; an opportunistic one gives way to every guaranteed job that needs them.
 """
 
@@ -26,15 +26,15 @@ from scheduler.core.round.run_view import ViewOutcome, place, standstill
 
 
 class WithoutGpus:
-    """Serves these jobs, of every virtual cluster in turn."""
+    """Serves the jobs without GPUs of every virtual cluster in turn."""
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
         self._facts, self._admission = facts, admission
-        #: Those of the present round; those of opportunistic jobs have the name of the spare view.
+        #: The outcomes of this round; that of opportunistic jobs has the name of the spare view.
         self.outcomes: list[ViewOutcome] = []
 
     def guaranteed(self, cluster: Capacity) -> Capacity:
-        """Serve the guaranteed ones on what guaranteed views leave; return what is left then."""
+        """Serve the guaranteed jobs on what guaranteed views leave; return what is left then."""
         self.outcomes = []
         jobs = [job for job in self._admitted() if job.guaranteed]
         for vc in self._facts.virtual_clusters.values() if jobs else ():
@@ -45,7 +45,7 @@ class WithoutGpus:
         return cluster
 
     def opportunistic(self, cluster: Capacity) -> Capacity:
-        """Serve the others on what is left in the end; return what they leave."""
+        """Serve the other jobs on what is left in the end; return what they leave."""
         own = {job.id: job for job in self._admitted() if not job.guaranteed}
         if not own:
             return cluster
@@ -80,7 +80,7 @@ class WithoutGpus:
         return outcome.capacity
 
     def _stays(self, job: JobId, capacity: Capacity) -> bool:
-        """Whether a job keeps what it has, or is promised, after all who came before it were served."""
+        """Whether a job keeps what it has or is promised, after all earlier jobs were served."""
         running = self._facts.current.get(job)
         if running is None or not self._facts.is_live(running):
             return False

@@ -1,13 +1,13 @@
 """Which cells should each virtual cluster get? The question that HiveD leaves to the operator.
 
 Cells make it separable. A virtual cluster's queueing delay is at most that of its private cluster (sharing
-safety), whatever the others do: so every assignment that may suit it is tried out privately, on the jobs that
-it really had, and one is chosen for each such that the sum of all delays is least and all of them together
-fit the hardware and what the operator demands. First few assignments over the whole range are tried, then
-more around those chosen.
+safety), whatever the others do: so every assignment that may suit it is tried privately, on the jobs that it
+really had. One is chosen for each, so that the sum of all delays is least and all together fit the hardware
+and the operator's demands. First a few assignments over the whole range are tried, then more around those
+chosen.
 
-Every job counts once, however large. No assignment is chosen that could never run a job which today's can;
-a job that neither can counts as if it had waited for the whole window.
+Every job counts once, whatever its size. A chosen assignment can run every job that today's can; a job that
+neither can run counts as waiting for the whole window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scheduler.core.sim.workload import Arrival
 
 
 class AdviceError(SchedulingError):
-    """What was asked for is not possible; names every field that is wrong."""
+    """The demands cannot be met; names every field that is wrong."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -56,7 +56,7 @@ class Demands:
 class Effort:
     """How much is simulated."""
 
-    #: The newest of each virtual cluster; older ones are left out.
+    #: The newest jobs of each virtual cluster; older ones are left out.
     jobs_of_each: int = 20_000
     #: The most simulated jobs in all trials together, as far as two assignments for each virtual cluster
     #: allow.
@@ -75,13 +75,13 @@ class AssignmentChoice:
     advised: Evaluation
     #: All that were tried, those with the fewest GPUs first.
     tried: tuple[Evaluation, ...]
-    #: Why it was not a matter of choice; else empty.
+    #: Why it had to be kept; else empty.
     kept: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was found out."""
+    """The advice for all virtual clusters."""
 
     layout: Layout
     chosen: tuple[AssignmentChoice, ...]
@@ -105,9 +105,9 @@ def advise(
 ) -> Advice:
     """Return the assignment of cells for each virtual cluster that makes its jobs wait least.
 
-    `facts` are those at the window's beginning, with an empty cluster; `base` states what hardware there is
-    and which parts virtual clusters own today. The jobs of `history` that were submitted before the window
-    come first and are not counted. Raises AdviceError, and SpecificationError for a base that is wrong.
+    `facts`: those at the window's beginning, with an empty cluster; `base`: the hardware, and what virtual
+    clusters own today. The jobs of `history` that were submitted before the window come first and are not
+    counted. Raises AdviceError, and SpecificationError for a base that is wrong.
     """
     return _Adviser(
         facts, compiled(base), history, demands or Demands(), window_seconds, rules, effort or Effort()
@@ -165,7 +165,7 @@ class _Adviser:
                 jobs[arrival.job.virtual_cluster].append(arrival)
         self._jobs = {name: found[-effort.jobs_of_each :] for name, found in jobs.items()}
         self._left_out = sum(map(len, jobs.values())) - sum(map(len, self._jobs.values()))
-        #: The simulated jobs stand for those that are not.
+        #: The number of jobs that each simulated job represents.
         self._weight = {name: len(jobs[name]) / max(1, len(kept)) for name, kept in self._jobs.items()}
         self._wants = {name: wants_of(found, layout) for name, found in self._jobs.items()}
         self._kept = {name: why for name in self._names if (why := self._why_kept(name))}
@@ -195,7 +195,7 @@ class _Adviser:
             for level in range(len(pool.free))
         }
         limits.update(self._demands.budget_gpus)
-        # Cells of those that are not in the facts stay theirs.
+        # Virtual clusters that are not in the facts keep their cells.
         for vc in self._layout.owned.keys() - set(self._names):
             for limit, used in self._cells_used(self._today(vc)).items():
                 limits[limit] -= used
@@ -248,7 +248,7 @@ class _Adviser:
             return [today]
         minimum = self._minimum.get(vc, {})
         total = sum(len(jobs) for name, jobs in self._jobs.items() if name not in self._kept)
-        # Half of the effort is for looking closer.
+        # Half of the effort is for the second step.
         affordable = self._effort.simulated_jobs // (2 * max(1, total))
         most = max(2, min(self._effort.assignments, affordable))
         menu = [
@@ -256,7 +256,7 @@ class _Adviser:
             for owned in coarse(self._layout, self._wants[vc], most)
         ]
         if not menu or minimum or self._evaluator.evaluate(vc, today).total_gpus:
-            # A virtual cluster that has nothing at all need not keep that.
+            # A virtual cluster without any cells need not keep that assignment.
             menu.append(with_at_least(self._layout, today, minimum))
         fitting = self._fitting(menu)
         if not fitting:
@@ -264,7 +264,7 @@ class _Adviser:
         return fitting
 
     def _fitting(self, menu: Iterable[Owned]) -> list[Owned]:
-        """Leave out what does not fit the hardware by itself, and what is there twice."""
+        """Leave out assignments that do not fit the hardware alone, and duplicates."""
         return [
             owned
             for owned in dict.fromkeys(menu)
@@ -285,8 +285,8 @@ class _Adviser:
         return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
 
     def _worthy(self, vc: str, tried: Sequence[Evaluation]) -> list[Evaluation]:
-        """Leave out what would shut out jobs that can run today; for a virtual cluster that has nothing, any
-        that need not be shut out.
+        """Leave out assignments that exclude more jobs than today's or, without cells today, than the best
+        one.
         """
         today = self._evaluator.evaluate(vc, self._today(vc))
         shut_out = min([one.never for one in tried], default=0)
@@ -295,7 +295,7 @@ class _Adviser:
         return [one for one in tried if one.never <= shut_out]
 
     def _look_closer(self, menus: Mapping[str, list[Owned]], chosen: Mapping[str, Evaluation]) -> bool:
-        """Try out what is near the choice; return whether there was anything new."""
+        """Try assignments near the choice; return whether any were new."""
         is_new = False
         for vc in self._names:
             if vc in self._kept:
@@ -312,7 +312,7 @@ class _Adviser:
         return is_new
 
     def _too_much(self, options: Sequence[Sequence[Option]]) -> list[Problem]:
-        """Return which limit is exceeded even when each virtual cluster gets the least that was
+        """Return the limits that are exceeded even when each virtual cluster gets the least that was
         considered.
         """
         paths = _paths(self._layout)

@@ -2,12 +2,12 @@
 
 HiveD (OSDI'20, sections 2.2 and 5.1) compares queueing delays in a shared cluster with those of the same jobs
 in a private one. Here the guaranteed jobs of one virtual cluster are compared: opportunistic ones were
-guaranteed nothing. The delay is the time from submission to the first start, or as far as it was seen.
+guaranteed nothing. The delay is the time from submission to the first start, or to the end of observation.
 
 Under first-in-first-out without priorities, cells make the list of anomalies empty: each decision of the
 virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that count time
-already served, or a tenant's quota that other virtual clusters use too, may order jobs otherwise here than
-there; the anomalies listed for these are a measurement.
+already served, or a tenant's quota that other virtual clusters use too, may order jobs differently in the two
+clusters; the anomalies listed for these are a measurement.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MOST_POINTS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobWait:
-    """What is known of a job's waiting in one of the two clusters. Instants are those of the facts."""
+    """A job's waiting in one of the two clusters. Instants are those of the facts."""
 
     started_at: float | None
     ended_at: float | None
-    #: In all, later waits after preemptions included; as far as it was seen.
+    #: The whole wait, including later waits after preemptions, as far as observed.
     seconds: float
 
 
@@ -51,8 +51,8 @@ def private_run(
 ) -> Engine:
     """Let the jobs of a virtual cluster run in its private cluster, up to an instant or to their end.
 
-    `alone` is how its private cluster stands at the beginning (`private_cluster`); of `arrivals`, its
-    guaranteed jobs count.
+    `alone`: the facts of its private cluster at the beginning (`private_cluster`); only its guaranteed jobs
+    in `arrivals` count.
     """
     own = [
         arrival
@@ -65,7 +65,7 @@ def private_run(
 
 
 def waits_in(engine: Engine, until: float) -> dict[JobId, JobWait]:
-    """Return what became of each job that has arrived and can run at all, as seen at an instant."""
+    """Return the wait of each job that has arrived and can run at all, as seen at an instant."""
     waits = {}
     for job, progress in engine.progress.items():
         if job in engine.never:
@@ -132,7 +132,7 @@ def with_evidence(comparison: Comparison, evidence: Mapping[JobId, Evidence]) ->
 
 
 def evidence_of(reasons: Sequence[Reason], round_number: int) -> Evidence:
-    """Return what the reasons that a job was given say of the cause, the most decisive first."""
+    """Return the evidence in a job's reasons, the most decisive first."""
     if not reasons:
         return Evidence(round_number=round_number)
     return Evidence(cause=cause_of(reasons[0].code), message=reasons[0].message, round_number=round_number)

@@ -1,17 +1,17 @@
-"""How many nodes a cluster has in service, by how well its jobs use them (Pollux, OSDI'21, section 4.2.3).
+"""Sets the number of nodes in service by how well jobs use them (Pollux, OSDI'21, section 4.2.3).
 
 The utility of a number of nodes is the sum of the jobs' speedups over one GPU under the best allocation of
-those nodes, divided by their GPUs: 1 where every GPU brings as much as a job's first one does. It falls with
-the number of nodes, since jobs scale less than perfectly and are finite in number. While it is within bounds
+those nodes, divided by their GPUs: 1 where every GPU adds as much as a job's first one. It falls with the
+number of nodes, since jobs scale less than perfectly and are finite in number. While it is within bounds
 nothing changes. Else it becomes the number of nodes whose utility is nearest to the middle of the bounds,
 found by bisection. The bounds of the published code (petuum/adaptdl) are the default.
 
 Deviations: the own search of policy `pollux` finds an allocation, whatever policy decides, for the jobs that
 wait and run, as if none had a place yet. The speed of jobs that are not elastic, and of those that were not
-measured, is in proportion to their GPUs. A job that gets no GPUs counts with the fewest that it needs: else
-GPUs that are idle because a gang is too large for them would speak for fewer nodes. No fewer nodes are in
-service than the largest job needs that fits on the most. Nodes are of one GPU model, come at once and are
-never lent by serving pools.
+measured, is in proportion to their GPUs. A job that gets no GPUs counts with the fewest that it needs, else
+GPUs that are idle because a gang is too large for them would argue for fewer nodes. There are always enough
+nodes for the largest job that fits on the maximum. Nodes are of one GPU model, come at once and are never
+lent by serving pools.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.rules import Autoscaling, Rules
 
-#: Where nothing has run for this long and no event is scheduled, the waiting jobs wait without success.
+#: If nothing has run for this long and no event is scheduled, waiting jobs will never start.
 _IN_VAIN_SECONDS = 86_400.0
 
 
@@ -52,16 +52,16 @@ class Scaled(Protocol):
 class Autoscaler:
     """Takes nodes out of service and puts them back, and counts the time for which each is in service.
 
-    A node that is to leave takes no new work and its jobs go on elsewhere; it leaves when nothing holds its
-    GPUs any more. All nodes are in service until the first look, which is at the beginning.
+    A node that is to leave takes no new work, and its jobs go on elsewhere; it leaves once its GPUs are free.
+    All nodes are in service until the first look, which is at the beginning.
     """
 
     def __init__(self, cluster: Scaled, terms: Autoscaling, events: EventQueue) -> None:
         self._cluster, self._terms, self._events = cluster, terms, events
-        #: Nodes that take no work by our decision, and since when those of them that have left are out.
+        #: Nodes closed by autoscaling, and since when those that have left are out.
         self._closed: set[NodeId] = set()
         self._out_since: dict[NodeId, float] = {}
-        #: From when until when a node was out that has come back.
+        #: The (start, end) of the absences of nodes that have come back.
         self._absences: list[tuple[float, float]] = []
         #: When something ran last.
         self._last_use = events.now
@@ -107,7 +107,7 @@ class Autoscaler:
             self._closed.update(closed)
             self._cluster.close_nodes(closed)
             self._leave()
-        # Without jobs there is nothing to decide.
+        # Without jobs nothing changes.
         return bool((opened or closed) and facts.jobs)
 
     def _in_order(self) -> list[Node]:
@@ -141,7 +141,7 @@ class Autoscaler:
                 self._absences.append((self._out_since.pop(number), self._events.now))
 
     def _leave(self, pause_seconds: float = 0.0) -> bool:
-        """Let closed nodes leave that are empty; others as soon as they are."""
+        """Let empty closed nodes leave, and the others once they are empty."""
         held, now = self._held(), self._events.now
         staying = False
         for node in self._cluster.round_engine.facts.frame.nodes:
@@ -151,7 +151,7 @@ class Autoscaler:
                 else:
                     self._out_since[node.id] = now
         if staying:
-            # A job that leaves at this very instant may do so after this; no other is checked that often.
+            # A job that leaves at this instant may do so after this event; so check again soon.
             self._events.schedule(now + pause_seconds, partial(self._leave, 1.0))
         return False
 
@@ -193,7 +193,7 @@ def nodes_needed(
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if utility_of(middle) <= target else (middle + 1, high)
-    # Where even the most are all in full use, all are needed.
+    # If even the maximum is in full use, all are needed.
     around = [number for number in (low - 1, low) if number >= least and utility_of(low) <= target] or [most]
     return min(around, key=lambda number: (abs(utility_of(number) - target), number))
 
@@ -201,8 +201,8 @@ def nodes_needed(
 def utility(rooms: Sequence[int], jobs: Sequence[Job], running: Mapping[JobId, Running]) -> float:
     """Return the sum of the jobs' speedups over one GPU on nodes with `rooms` GPUs each.
 
-    A job that cannot run on one GPU is compared with the best that it can. One that gets none counts with the
-    fewest GPUs that it needs.
+    A job that cannot run on one GPU is compared with its best size. A job that gets no GPUs counts with the
+    fewest that it needs.
     """
     total = sum(rooms)
     fitting = [job for job in jobs if least_gpus(job) <= total]
@@ -219,7 +219,7 @@ def utility(rooms: Sequence[int], jobs: Sequence[Job], running: Mapping[JobId, R
         gangs=gangs,
         models=models,
         is_rigid=rigid,
-        # No job has a place yet: no restart costs anything.
+        # No job has a place yet, so restarts cost nothing.
         ages=(1.0,) * len(gangs),
         restarts=(0,) * len(gangs),
         weights=(1.0,) * len(gangs),
@@ -240,7 +240,7 @@ def utility(rooms: Sequence[int], jobs: Sequence[Job], running: Mapping[JobId, R
 
 
 def _model_of(job: Job) -> GoodputModel | None:
-    """Return how it scales, on the one GPU model that there is."""
+    """Return how the job scales on the only GPU model."""
     models = () if job.goodput is None else tuple(job.goodput.parameters)
     return goodput_model_of(job, models[0]) if models else None
 

@@ -1,4 +1,4 @@
-"""How a simulated job goes through its batch sizes, and what a scheduler may see of it: the past."""
+"""The batch sizes of a simulated job over its work, and the past of them, which a scheduler may see."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import accumulate
 from scheduler.core.model.training import Regime, Training
 from scheduler.core.sim.workload import Phase
 
-#: Work that is less than this short of the end of a phase has reached it: what is missing is rounding.
+#: Work within this of the end of a phase has reached it; the difference is rounding.
 NOTHING_SECONDS = 1e-6
 
 
 class Schedule:
-    """The batch sizes of a job from where it began: `begun` is what was known then, `phases` what comes.
+    """The batch sizes of a job: `begun` is what was known at its beginning, `phases` what comes.
 
     Without phases it keeps the batch size that it has, and its epochs divide its work evenly.
     """
@@ -27,7 +27,7 @@ class Schedule:
         self._ends = list(accumulate([phase.seconds for phase in self._phases]))
 
     def at(self, done_seconds: float) -> Training:
-        """Return what may be seen after this much work, in seconds on the reference model."""
+        """Return what a scheduler may see after this much work, in seconds on the reference model."""
         begun, present = self._begun, self._present(done_seconds)
         if present is None:
             return begun
@@ -69,7 +69,9 @@ class Schedule:
 
 
 def _as_now(begun: Training, work_seconds: float) -> tuple[Phase, ...]:
-    """Return what is left of a job known in the middle as one phase; none where that makes no sense."""
+    """Return the rest of a job that is known in the middle as one phase; none where the facts are
+    unusable.
+    """
     left = begun.epochs - sum([regime.epochs for regime in begun.regimes])
     if not (0 < left < math.inf and 0 < work_seconds < math.inf):
         return ()

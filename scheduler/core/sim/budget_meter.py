@@ -23,14 +23,14 @@ class _Balance:
     #: In the budget's unit.
     left: float
     counted_at: float
-    #: Whether it was reported that nothing is left.
+    #: Whether it was reported as spent.
     is_spent: bool
-    #: Grows whenever its end is rescheduled, so that ends scheduled before are known to be void.
+    #: Grows whenever its end is rescheduled, which voids earlier scheduled ends.
     version: int = 0
 
 
 class BudgetMeter:
-    """What tenants use, and what is left of their budgets; `notify` is called for each that runs out or is
+    """Tenants' use and the rest of their budgets; `notify` is called for each budget that runs out or is
     renewed.
 
     It is called with the tenant's name, whether its budget is spent, and when it is renewed.
@@ -45,7 +45,7 @@ class BudgetMeter:
     ) -> None:
         self._prices, self._events, self._notify = prices, events, notify
         self._balances: dict[str, _Balance] = {}
-        #: GPUs that are used now, by tenant and model.
+        #: GPUs in use now, by tenant and model.
         self._gpus: dict[str, Counter[str]] = {}
         self.take_in(tenants)
         for tenant in tenants:
@@ -54,7 +54,7 @@ class BudgetMeter:
                     events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
-        """Read new and changed budgets; what is left of known ones stays."""
+        """Read new and changed budgets; known ones keep their rest."""
         for tenant in tenants:
             known, budget = self._balances.get(tenant.name), tenant.budget
             if budget is None:
@@ -78,7 +78,7 @@ class BudgetMeter:
             self._reschedule(tenant, balance)
 
     def _hourly(self, tenant: str, budget: Budget) -> float:
-        """Return what is used up in an hour."""
+        """Return the present use in an hour."""
         used: Mapping[str, float] = self._gpus.get(tenant, {})
         return sum(
             [
@@ -93,7 +93,7 @@ class BudgetMeter:
         balance.counted_at = self._events.now
 
     def _reschedule(self, tenant: str, balance: _Balance) -> None:
-        """Schedule the instant at which nothing will be left, as things are."""
+        """Schedule the instant at which nothing will be left at the present use."""
         balance.version += 1
         if balance.is_spent:
             return

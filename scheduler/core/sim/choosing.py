@@ -1,8 +1,8 @@
-"""One option for each from their menus, within common limits, so that the sum of their delays is least.
+"""Choosing one option from each menu, within common limits, with the least sum of delays.
 
 A multiple-choice knapsack with several constraints, solved exactly as a mixed-integer program (HiGHS). The
-smallest sum is seldom worth every GPU that it takes: among all choices within `SLACK` of it, the cheapest is
-taken, of these the one with the least delay, and of these the one whose options come first.
+smallest sum is seldom worth every GPU that it costs: among all choices within `SLACK_PART` of it the cheapest
+is taken, then the one with the least delay, then the one whose options come first.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Option:
     #: Sum over the jobs.
     delay_seconds: float
     cost: float
-    #: By limit: how much of it this option takes.
+    #: By limit: the amount that this option takes.
     uses: Mapping[Hashable, float]
 
 
 def choose(
     menus: Sequence[Sequence[Option]], limits: Mapping[Hashable, float], *, slack_seconds: float = 0.0
 ) -> tuple[int, ...] | None:
-    """Return the place of the option chosen from each menu; None when no choice keeps all limits.
+    """Return the index of the option chosen from each menu; None when no choice keeps all limits.
 
     `slack_seconds` of delay beyond the least are given for a lower cost, besides `SLACK_PART` of it.
     """
@@ -75,7 +75,7 @@ class _Program:
 
     def minimise(self, values: Sequence[float]) -> float | None:
         """Find the choice with the least sum of values, and return that; None when there is no choice."""
-        # Loading SciPy takes a moment that only those who ask for advice pay.
+        # SciPy is slow to load, so only advice loads it.
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         array = np.array(values)
@@ -94,7 +94,7 @@ class _Program:
         return float(array[taken].sum())
 
     def keep_below(self, values: Sequence[float], most: float) -> None:
-        """From now on, only choices whose values sum up to at most that."""
+        """Restrict later choices to those whose values sum to at most `most`."""
         array = np.array([values])
         scale = max(1.0, float(np.abs(array).max()))
         self._rows.append((array / scale, -np.inf, most / scale + _EXACT))

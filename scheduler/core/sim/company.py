@@ -1,6 +1,6 @@
-"""Jobs on the same GPUs: which ones join others that run, and which leave them.
+"""Jobs that share GPUs: joining and leaving running jobs.
 
-The jobs that are there run on, at another speed. A job that has to leave has the GPUs until its checkpoint is
+The other jobs run on, at another speed. A job that has to leave keeps the GPUs until its checkpoint is
 written, and makes no progress meanwhile. How fast the jobs of an allocation are together is known at once.
 How fast three or four applications are together is known once it was measured, as in the live loop. Pairs are
 known beforehand, from the table of throughputs.
@@ -33,7 +33,7 @@ class Company:
 
     def __init__(self, cluster: SimulatedCluster, events: EventQueue) -> None:
         self._cluster, self._events = cluster, events
-        #: How the stay of a job that leaves others will have ended, and the jobs for which it gave way.
+        #: By leaving job: how its stay will end, and the jobs for which it was preempted.
         self._ends: dict[JobId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     def join(self, action: Action) -> None:
@@ -51,7 +51,7 @@ class Company:
     def part(
         self, running: Running, jobs: tuple[JobId, ...], end: StayEnd, by: tuple[JobId, ...] = ()
     ) -> None:
-        """Let some of the jobs leave, when they have written a checkpoint if they go on elsewhere."""
+        """Let some of the jobs leave, after writing a checkpoint if they go on elsewhere."""
         cluster = self._cluster
         for job in jobs:
             self._ends[job] = end, by
@@ -69,7 +69,7 @@ class Company:
         self._release_later(running.allocation, running.leaving)
 
     def left_by(self, running: Running, jobs: Collection[JobId]) -> bool:
-        """Let others go on whose GPUs these jobs had as well; return whether any still have them."""
+        """Let the jobs that share these jobs' GPUs go on; return whether any still have them."""
         staying = tuple([job for job in running.jobs if job not in jobs])
         leaving = tuple([job for job in running.leaving if job not in jobs])
         if staying:
@@ -80,7 +80,7 @@ class Company:
         return bool(staying or leaving)
 
     def speed_beside_others(self, job: JobId, running: Running) -> float:
-        """Return how fast a job is among those it shares the GPUs with, relative to having them alone."""
+        """Return a job's speed while it shares GPUs, relative to having them alone."""
         if running.slice_seconds is not None:
             return 1 / len(running.jobs)
         progress = self._cluster.progress
@@ -98,10 +98,10 @@ class Company:
                 self._events.schedule(measured_at, partial(self._record, allocation, speeds))
 
     def _record(self, allocation: AllocationId, speeds: Mapping[JobId, float]) -> bool:
-        """Let the scheduler know how fast these applications are together; return whether that is news."""
+        """Let the scheduler know how fast these applications are together; return whether that is new."""
         facts = self._cluster.facts
         running = facts.running.get(allocation)
-        # Other speeds, even if they are equal: a job came or left meanwhile, so nothing was measured.
+        # Another speeds object, even if equal, means that a job came or left, so nothing was measured.
         if running is None or running.stopping or running.speeds is not speeds:
             return False
         jobs = [self._cluster.progress[job].job for job in running.jobs]
@@ -122,7 +122,7 @@ class Company:
         return True
 
     def _change(self, before: Running, after: Running) -> None:
-        """Let an allocation have other jobs: what those did so far who stay was at the speed before."""
+        """Change the jobs of an allocation; the staying jobs' progress so far counts at the earlier speed."""
         cluster, facts = self._cluster, self._cluster.facts
         staying = [] if after.stopping else [job for job in before.jobs if job in after.jobs]
         for job in staying:
@@ -144,7 +144,7 @@ class Company:
                 self._release(allocation, job)
 
     def _release(self, allocation: AllocationId, job: JobId) -> bool:
-        """A job has left: it waits again or has ended."""
+        """Release a job that has left: it waits again or has ended."""
         cluster = self._cluster
         running = cluster.facts.running.get(allocation)
         if running is None or job not in running.jobs + running.leaving:

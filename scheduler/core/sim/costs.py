@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.core.model.snapshot import Job
 
-#: What one kind of job, or one size of gang, can pay otherwise than the others.
+#: The costs that can differ by kind of job or size of gang.
 OF_JOBS = ("start_seconds", "restore_seconds", "migration_seconds", "checkpoint_seconds")
 
 
@@ -19,7 +19,7 @@ class CostFor:
     #: One of OF_JOBS.
     name: str
     seconds: float
-    #: Empty: of any kind.
+    #: Empty: jobs of any kind.
     application: str = ""
     #: Gangs of this many GPUs or more.
     least_gpus: int = 0
@@ -31,18 +31,18 @@ class Costs:
 
     #: From having its GPUs to the first step, whenever an attempt starts.
     start_seconds: float = 0.0
-    #: Besides, when it resumes from a checkpoint.
+    #: In addition, when it resumes from a checkpoint.
     restore_seconds: float = 0.0
-    #: Besides, when it resumes on other GPUs than it had.
+    #: In addition, when it resumes on other GPUs than before.
     migration_seconds: float = 0.0
-    #: Writing a checkpoint when it has to stop; its GPUs are held longer by this time.
+    #: Writing a checkpoint when it has to stop; it holds its GPUs for this time.
     checkpoint_seconds: float = 0.0
-    #: Between the checkpoints that a job writes by itself: what a failure throws it back by, at most.
-    #: None: it writes none, and a failed attempt has to be done again from its beginning.
+    #: Between the checkpoints that a job writes by itself: the most work that a failure loses. None: it
+    #: writes none, and a failed attempt is repeated from its beginning.
     interval_seconds: float | None = None
-    #: What every job that runs on pays whenever a round starts, stops or moves one.
+    #: The cost to every other running job whenever a round starts, stops or moves one.
     event_seconds: float = 0.0
-    #: Where a kind of job or a size of gang pays otherwise.
+    #: Costs of particular kinds of jobs or sizes of gangs.
     special: tuple[CostFor, ...] = ()
 
     def __post_init__(self) -> None:
@@ -54,16 +54,16 @@ class Costs:
             raise ValueError("interval_seconds is 0; it must be above 0, or none")
 
     def of(self, job: Job) -> Costs:
-        """Return what one job pays: the most specific of its costs, a kind before a size."""
+        """Return the costs of one job: the most specific ones, a kind before a size."""
         return _of(self, job.application, job.gpus) if self.special else self
 
     @property
     def preemption_seconds(self) -> float:
-        """What a preemption costs the job, as its scheduler sees it."""
+        """The cost of a preemption to the job, as its scheduler sees it."""
         return self.checkpoint_seconds + self.start_seconds + self.restore_seconds
 
     def kept_of(self, worked_seconds: float) -> float:
-        """Return how much of an attempt's work a failure leaves: what its last checkpoint holds."""
+        """Return how much of an attempt's work survives a failure: what its last checkpoint holds."""
         if self.interval_seconds is None:
             return 0.0
         return worked_seconds - worked_seconds % self.interval_seconds

@@ -1,4 +1,4 @@
-"""Interference between gangs over several nodes: those that meet on a node slow each other down.
+"""Interference between gangs over several nodes: gangs that share a node slow each other down.
 
 As the published simulator of Pollux has it (OSDI'21, section 5.3.2): a job over several nodes that shares a
 node with another such job is slower by a part; one on a single node neither suffers nor disturbs.
@@ -20,13 +20,13 @@ class Crowding:
         self._on: dict[object, set[AllocationId]] = {}
 
     def factor(self, allocation: AllocationId) -> float:
-        """Return what is left of the speed of a gang."""
+        """Return the factor by which a gang is slowed."""
         if any(len(self._on[node]) > 1 for node in self._nodes.get(allocation, ())):
             return 1.0 - self._slowdown
         return 1.0
 
     def come(self, allocation: AllocationId, nodes: Set[object]) -> list[AllocationId]:
-        """A gang is on these nodes from now on; return whose speed is another for it."""
+        """Add a gang on these nodes; return the gangs whose speed changes."""
         if not self._slowdown or len(nodes) < 2 or allocation in self._nodes:
             return []
         before = self._factors(nodes)
@@ -36,7 +36,7 @@ class Crowding:
         return self._changed(before)
 
     def go(self, allocation: AllocationId) -> list[AllocationId]:
-        """A gang leaves; return whose speed is another for it."""
+        """Remove a gang; return the gangs whose speed changes."""
         nodes = self._nodes.get(allocation, frozenset())
         before = self._factors(nodes)
         self._nodes.pop(allocation, None)

@@ -1,6 +1,6 @@
 """Delays in the shared cluster beside those in a private one: plain values, for reports and tables.
 
-`anomalies` says what they mean and makes them. Times are in seconds, instants as in the facts compared.
+`anomalies` defines and computes them. Times are in seconds, instants as in the facts compared.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Delay:
     submitted_at: float
     real_seconds: float
     private_seconds: float
-    #: Waiting in all, that after preemptions included.
+    #: The whole wait, including waits after preemptions.
     real_waiting_seconds: float
     private_waiting_seconds: float
-    #: It cannot do with GPUs anywhere: a replica of several GPUs, or a topology level that must be.
+    #: Whether it needs GPUs near each other: a replica of several GPUs, or a required topology level.
     hard_affinity: bool
 
     @property

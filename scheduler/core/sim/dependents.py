@@ -15,15 +15,15 @@ _WHEN_IT_FAILED = frozenset({FAILED, ENDED, STARTED, SINGLETON})
 
 
 class Dependents:
-    """Takes from jobs what they waited for once it has happened."""
+    """Removes from jobs the conditions that have been met."""
 
     def __init__(self, facts: Callable[[], Facts]) -> None:
         self._facts = facts
-        #: By the job that is waited for.
+        #: By awaited job: the jobs that wait for it.
         self._by_awaited: dict[int, list[JobId]] = defaultdict(list)
 
     def add(self, job: Job) -> None:
-        """Note which jobs a new job waits for."""
+        """Record which jobs a new job waits for."""
         for each in job.awaits:
             self._by_awaited[each.job].append(job.id)
 

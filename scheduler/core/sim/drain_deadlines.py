@@ -1,4 +1,4 @@
-"""Nodes that close: rounds see, as time goes on, which jobs would still run there when they do."""
+"""Closing nodes: over time, rounds see which jobs would still run when a node closes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.core.sim.event_queue import EventQueue, nothing
 
 
 class DrainDeadlines:
-    """`Job.outlasts` in virtual time; a round is due whenever it becomes true of more jobs."""
+    """`Job.outlasts` in virtual time; a round is due whenever it changes for a job."""
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events
@@ -21,7 +21,7 @@ class DrainDeadlines:
         self._noted: set[float] = set()
 
     def update(self, facts: Facts) -> None:
-        """Set for each job which nodes close too soon for it now."""
+        """Set for each job the nodes that now close too soon for it."""
         before = self._closing
         if facts.frame.nodes is not self._nodes:
             self._nodes = facts.frame.nodes

@@ -1,8 +1,8 @@
 """What elasticity saves: the same jobs on the same cluster twice, once elastic and once each at its own size.
 
 Both runs are simulated, by the same policies, and each job has the same work in both: what it does at its own
-number of GPUs. On other numbers it is as fast as its goodput facts say (Pollux, OSDI'21, equation 6); without
-facts in proportion, as rounds believe.
+number of GPUs. On other numbers its speed follows from its goodput facts (Pollux, OSDI'21, equation 6);
+without facts it is in proportion, as rounds assume.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ RESTART_SECONDS = 30.0
 
 
 class TooLongError(SchedulingError):
-    """The two runs were given up."""
+    """The two runs took too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputSpeeds(Speeds):
     """Speeds by the jobs' goodput facts, relative to each one's own size on as few nodes as can be.
 
-    GPU models are taken to be equally fast, as `Speeds` takes them without tables.
+    GPU models are assumed to be equally fast, as `Speeds` assumes without tables.
     """
 
-    #: By job, GPU model, GPUs and nodes: policies come back to the same ones.
+    #: Rates by job, GPU model, GPUs and nodes, since policies return to the same ones.
     _known: dict[tuple[JobId, str, int, int], float] = field(default_factory=dict, repr=False)
 
     def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
@@ -63,7 +63,7 @@ class GoodputSpeeds(Speeds):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What became of the jobs in one of the two runs."""
+    """The results of the jobs in one of the two runs."""
 
     #: From submission to end, and to the first start.
     mean_completion_seconds: float
@@ -80,7 +80,7 @@ class Savings:
     jobs: int
     #: Those of them that are elastic.
     elastic_jobs: int
-    #: Jobs that did not end in one of the runs, as what the cluster can never run.
+    #: Jobs that did not end in one of the runs, such as those that the cluster can never run.
     left_out: int
     #: None where no elastic job is left to compare.
     elastic: Figures | None
@@ -97,7 +97,7 @@ def savings(
 ) -> Savings:
     """Run jobs twice on the cluster of `facts`, which has none yet, to their ends: as declared, and rigid.
 
-    `is_over` is asked after each round; raises TooLongError once it says so.
+    `is_over` is called after each round; raises TooLongError once it returns True.
     """
     given = list(arrivals)
     elastic_jobs = {arrival.job.id for arrival in given if arrival.job.elastic is not None}

@@ -52,9 +52,9 @@ class ScriptedEvent(Protocol):
 class Engine:
     """A cluster with its jobs, moved from event to event.
 
-    `facts` says how things stand at the beginning; its jobs need an entry in `truths`. The jobs of
-    `arrivals` come later. Ids of jobs must be unique over both. `on_round` is shown every plan before it is
-    carried out.
+    `facts`: the state at the beginning; its jobs need an entry in `truths`. The jobs of `arrivals` come
+    later. Ids of jobs must be unique over both. `on_round` is called with every plan before it is carried
+    out.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Engine:
         self._rules, self._timekeeper = rules or Rules(), timekeeper
         self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=timekeeper)
         self.began_at = facts.now
-        #: When something happened last; predicted ends of attempts that ended otherwise do not count.
+        #: When the last event happened; void ends of attempts that ended differently do not count.
         self.happened_at = facts.now
         self.rounds = 0
-        #: Seconds by the stopwatch that all decisions took.
+        #: Wall-clock seconds of all decisions.
         self.decide_seconds = 0.0
         self.degraded: dict[str, str] = {}
         #: Jobs that this cluster can never run, with the reason.
@@ -85,16 +85,16 @@ class Engine:
         self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._events)
         self.node_use = NodeUse(lambda: self.round_engine.facts, self._cluster.progress, self._events)
         self._memory: dict[str, Memory] = dict(facts.memory)
-        #: Since when nothing runs, happens or is started; and whether that can end by an event only.
+        #: Since when nothing runs, happens or starts, and whether only an event can end that.
         self._rests_since, self._is_at_rest = math.inf, False
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
         self._market = None if facts.lending is None else Market(facts.lending)
-        #: The loans by which the present guarantees are what they are, and how often these changed.
+        #: The loans in force in the present guarantees, and how often these have changed.
         self._in_force = () if facts.lending is None else active(facts.lending.loans, facts.now)
         self.loan_changes = 0
         self._note_loans(() if facts.lending is None else facts.lending.loans)
-        #: Of nodes that close: which, and when.
+        #: Scheduled closings: (node, instant).
         self._closings: set[tuple[NodeId, float]] = set()
         self._note_closings(facts.nodes)
         self._note_reservations(facts.reservations)
@@ -116,7 +116,7 @@ class Engine:
 
     @property
     def next_instant(self) -> float:
-        """When something happens next, by what is known now; infinity when nothing does."""
+        """When the next known event happens; infinity when there is none."""
         return self._events.next_instant
 
     @property
@@ -131,7 +131,7 @@ class Engine:
 
     @property
     def rules(self) -> Rules:
-        """By which jobs run here."""
+        """The rules by which jobs run here."""
         return self._rules
 
     @property
@@ -151,7 +151,7 @@ class Engine:
     # The clock
 
     def run(self, until: Callable[[Engine], bool] = lambda engine: False) -> str:
-        """Go on until all jobs have ended, nothing can happen any more, or `until` says so after a round.
+        """Run until all jobs have ended, nothing can happen any more, or `until` returns True after a round.
 
         Returns why jobs are left over; empty when none is.
         """
@@ -164,7 +164,7 @@ class Engine:
                 return ""
             if wake is None or not self.round_engine.facts.jobs or self._is_at_rest:
                 wake = math.inf
-            # A policy that wants to be asked again at once is asked at the next tick, not for ever.
+            # A policy that wants another round at once gets it at the next tick, so that time goes on.
             wake = max(wake, self.now + (self._round_seconds or 1.0))
             while (instant := self._events.next_instant) < wake and not self._advance(instant):
                 pass
@@ -181,7 +181,7 @@ class Engine:
     def _advance(self, instant: float) -> bool:
         """Move to the first tick of the clock from that instant on, letting happen what happens by then.
 
-        Returns whether anything did: predicted ends of attempts that ended otherwise do not count.
+        Returns whether anything happened: void ends of attempts that ended differently do not count.
         """
         happened = self._events.advance_to(self._tick_from(instant))
         if happened:
@@ -194,13 +194,13 @@ class Engine:
         if not self._round_seconds:
             return instant
         ticks = math.ceil((instant - self.began_at) / self._round_seconds - 1e-9)
-        # An instant that is a tick but for rounding must be reached all the same.
+        # An instant that is a tick except for rounding must still be reached.
         return max(self.now, instant, self.began_at + ticks * self._round_seconds)
 
     # A round
 
     def _run_round(self) -> float | None:
-        """Decide and carry out; return the instant at which a round is worth while though nothing happens."""
+        """Decide a round and carry it out; return the instant at which another is useful without an event."""
         self.rounds += 1
         round_engine = self.round_engine
         round_engine.facts.turn_to(self.rounds, self.now, self._memory)
@@ -218,20 +218,20 @@ class Engine:
         self._dismiss_hopeless()
         self._cluster.look(outcomes[-1].capacity)
         if plan.market:
-            # What is offered may be taken, and what was borrowed used, from the next round on.
+            # Offers may be taken, and borrowed GPUs used, from the next round on.
             self._follow(plan)
             return self.now
         if plan.actions and self._waits_under_quota():
-            # A job that waits counts against every model it accepts, one that runs only against its own:
-            # what this round started may have made room for others of its tenant.
+            # A waiting job counts against every model that it accepts, a running job only against its own: a
+            # start may have made room for other jobs of its tenant.
             return self.now
         return plan.wake_at
 
     def _note_rest(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
-        """Find out whether only an event can let a job run again: then no policy need be asked before.
+        """Record whether only an event can let a job run again, so that no round is needed before.
 
-        This holds where nothing runs and no waiting job fits on what there is. It also holds where nothing
-        ran, happened or was started for as long as any policy waits, though policies wanted to be asked.
+        This is so if nothing runs and no waiting job fits on the cluster. It is also so if nothing ran,
+        happened or started for as long as any policy waits, even if policies wanted further rounds.
         """
         if plan.actions or plan.market or self.round_engine.facts.running:
             self._rests_since, self._is_at_rest = math.inf, False
@@ -252,7 +252,7 @@ class Engine:
         )
 
     def _dismiss_hopeless(self) -> None:
-        """Send home who came since the last round and can never run here."""
+        """Dismiss jobs that came since the last round and can never run here."""
         for job in self._newcomers:
             reasons = self.round_engine.admission.held_back.get(job, ())
             hopeless = next((reason for reason in reasons if reason.tier is Tier.NEVER), None)
@@ -271,17 +271,17 @@ class Engine:
         return True
 
     def cancel(self, job: JobId) -> None:
-        """Its user wants a job no more; nothing happens when it has ended already."""
+        """Cancel a job for its user; nothing happens when it has ended already."""
         self._cluster.cancel(job)
 
     def finish(self, job: JobId) -> None:
-        """A job that runs ends now, whatever work it had left; one that waits or is stopping goes on."""
+        """End a running job now, whatever work it has left; a waiting or stopping job goes on."""
         self._cluster.finish(job)
 
     def reconfigure(self, change: Callable[[Snapshot], Snapshot]) -> None:
         """Change nodes, tenants or virtual clusters; attempts on GPUs that are gone or broken are lost.
 
-        What is changed is what virtual clusters own; what they lend and borrow counts beside that.
+        The change applies to what virtual clusters own; loans are applied on top of that.
         """
         changed = change(owned(self.snapshot()))
         if self._market is not None:
@@ -314,7 +314,7 @@ class Engine:
                 )
 
     def _close(self, number: NodeId, closes_at: float) -> bool:
-        """Let what is left on a node go on elsewhere, unless the closing was taken back."""
+        """Move the jobs that are left on a node elsewhere, unless the closing was revoked."""
         self._closings.discard((number, closes_at))
         nodes = {node.id: node for node in self.round_engine.facts.frame.nodes}
         if number not in nodes or nodes[number].closes_at != closes_at:
@@ -335,7 +335,7 @@ class Engine:
 
     @property
     def market(self) -> Market:
-        """The market between virtual clusters, which is opened when it is first asked for."""
+        """The market between virtual clusters, opened on first use."""
         if self._market is None:
             self._market = Market(Lending())
         return self._market
@@ -392,13 +392,13 @@ class Engine:
         frame = replace(facts.frame, now=self.now, memory=dict(self._memory))
         jobs = list(facts.jobs.values())
         if frame.reservations:
-            # Which of them concern a job, a round finds itself.
+            # A round computes by itself which reservations concern a job.
             jobs = [job if job.reserved is None else replace(job, reserved=None) for job in jobs]
         return replace(frame, jobs=tuple(jobs), running=tuple(facts.running.values()))
 
 
 def _may_start(outcome: ViewOutcome) -> bool:
-    """Whether one that waits in a view fits on what the view may use."""
+    """Whether a waiting job of a view fits on what the view may use."""
     capacity, jobs = outcome.view.capacity, outcome.view.jobs.values()
     shapes = {shape_in(capacity.cluster, job): job for job in jobs}
     return any(

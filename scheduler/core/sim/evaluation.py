@@ -1,4 +1,4 @@
-"""An assignment of cells tried out: the jobs that a virtual cluster had, in its private cluster."""
+"""Tries an assignment of cells: simulates the jobs that a virtual cluster had in its private cluster."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from scheduler.core.sim.workload import Arrival
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What became of the jobs. Pinned cells, and models divided by counts, are there besides `owned`."""
+    """The results of the jobs. The cluster has pinned cells, and models divided by counts, besides
+    `owned`.
+    """
 
     owned: Owned
     gpus: Mapping[str, int]
     jobs: int
-    #: Sum over the jobs; one that never started counts with the whole window.
+    #: Sum over the jobs; a job that never started counts with the whole window.
     delay_seconds: float
     delay_mean_seconds: float
     delay_p95_seconds: float
@@ -38,7 +40,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Tries assignments out, each once. `facts` are those of an idle cluster at the window's beginning."""
+    """Tries assignments, each once. `facts`: those of an idle cluster at the window's beginning."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class Evaluator:
         return (virtual_cluster, owned) in self._known
 
     def evaluate(self, virtual_cluster: str, owned: Owned) -> Evaluation:
-        """Return what became of the virtual cluster's jobs with these cells and its pinned ones."""
+        """Return the results of the virtual cluster's jobs with these cells and its pinned ones."""
         if not self.knows(virtual_cluster, owned):
             self._known[virtual_cluster, owned] = self._simulated(virtual_cluster, owned)
         return self._known[virtual_cluster, owned]

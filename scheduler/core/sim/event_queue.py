@@ -1,4 +1,4 @@
-"""The virtual clock and what will happen by it."""
+"""The virtual clock and its scheduled events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-#: Something that happens; returns False when it turned out to be void by then.
+#: An event; returns False when it was void by then.
 Event = Callable[[], bool]
 
 
@@ -19,21 +19,21 @@ class EventQueue:
         self.now = now
         self._heap: list[tuple[float, int, Event, bool]] = []
         self._order = count()
-        #: Events to come but for those that repeat for ever.
+        #: The number of scheduled events, without those that repeat for ever.
         self.finite = 0
 
     def schedule(self, instant: float, event: Event, *, repeats: bool = False) -> None:
-        """Let something happen at an instant; `repeats`: it will schedule itself again, whatever happens."""
+        """Schedule an event; `repeats`: it schedules itself again in any case."""
         self.finite += not repeats
         heappush(self._heap, (instant, next(self._order), event, repeats))
 
     @property
     def next_instant(self) -> float:
-        """When something happens next; infinity when nothing does."""
+        """When the next event happens; infinity when there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def advance_to(self, instant: float) -> bool:
-        """Let everything happen up to that instant; return whether anything did."""
+        """Run all events up to that instant; return whether anything happened."""
         happened = False
         while self._heap and self._heap[0][0] <= instant:
             self.now = max(self.now, self._heap[0][0])

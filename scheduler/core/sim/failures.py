@@ -3,8 +3,8 @@
 Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX
 ATC 2019, table 7: how many trials failed in each class, and its part of all time until a failure. Assumed
 here: times until a failure are exponential, with the class's mean (its part of the time over its part of the
-trials) in proportion; what a user caused fails every attempt at the same point; any other failure strikes
-each attempt independently.
+trials) in proportion; a failure caused by the user ends every attempt at the same point; any other failure
+strikes each attempt independently.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PHILLY: tuple[FailureClass, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What will end an attempt, and after how much of its work."""
+    """A failure that will end an attempt, and the work after which it does."""
 
     cause: FailureClass
     after_seconds: float
@@ -75,7 +75,7 @@ class Failures:
     retries: int = 3
     #: Before the n-th retry a job waits n times this.
     backoff_seconds: float = 60.0
-    #: Whether causes are distinguished: then a job that would fail again alike is not tried again.
+    #: Whether causes are distinguished: then a job that would fail in the same way is not retried.
     classify: bool = True
     classes: Sequence[FailureClass] = PHILLY
 

@@ -37,10 +37,10 @@ DAY_SECONDS = 86_400.0
 #: The cost that Bounds.for_jobs keeps to.
 _JOBS_TIMES_ROUNDS = 24_000
 
-#: Later than any horizon.
+#: Longer than any horizon.
 _AGES_SECONDS = 36_500 * DAY_SECONDS
 
-#: Codes of holds that end by themselves.
+#: Codes of holds that end automatically.
 _PASSING = frozenset(
     {"backoff", "begins_later", "stopping", "dependency", "singleton", "array_limit", "reserved"}
 )
@@ -53,24 +53,25 @@ class Bounds:
     horizon_seconds: float = 30 * DAY_SECONDS
     #: The most rounds in each of the three runs.
     rounds: int = 1_000
-    #: The first rounds of the expected run come as they would in the live loop. From then on each
-    #: `rounds_to_double` rounds double the time between two: what is far ahead need not be known to the
-    #: second. None: they never do. The other two runs, which only bound the interval, get half of both.
+    #: The first rounds of the expected run come as in the live loop. After them, each `rounds_to_double`
+    #: rounds double the interval: what is far ahead need not be known to the second. None: they never do. The
+    #: other two runs, which only bound the interval, get half of both.
     exact_rounds: int = 16
     rounds_to_double: int | None = 8
-    #: After this many changes of guarantees by loans no new loan is made: each costs like some rounds.
+    #: After this many changes of guarantees by loans no new loan is made: each costs as much as several
+    #: rounds.
     loan_changes: int = 20
 
     @classmethod
     def for_jobs(cls, jobs: int) -> Bounds:
-        """Return bounds that look the closer the fewer jobs there are: the costs are much the same."""
+        """Return bounds that are more exact for fewer jobs, at about the same cost."""
         exact = min(max(_JOBS_TIMES_ROUNDS // max(jobs, 1), 16), 1_000)
         return cls(
             exact_rounds=exact, rounds_to_double=exact // 2, rounds=40 * exact, loan_changes=max(exact, 20)
         )
 
     def doubles_after(self, rounds: int, kind: Assumption) -> bool:
-        """Whether rounds are further apart after this number of them."""
+        """Whether the interval of rounds doubles after this number of them."""
         if self.rounds_to_double is None:
             return False
         parts = 1 if kind is Assumption.EXPECTED else 2
@@ -97,7 +98,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is to be expected of all waiting jobs that were asked for."""
+    """The predictions for all waiting jobs that were asked for."""
 
     made_at: float
     round_number: int
@@ -159,7 +160,7 @@ class _Recorder:
     kind: Assumption
     positions: dict[JobId, int] = field(default_factory=dict)
     held: dict[JobId, str] = field(default_factory=dict)
-    #: From when on rounds were this many seconds apart, in ascending order.
+    #: (instant, seconds between rounds from then on), ascending.
     coarser: list[tuple[float, float]] = field(default_factory=list)
     is_market_closed: bool = False
 
@@ -184,7 +185,7 @@ class _Recorder:
 
     def _stride(self, engine: Engine) -> None:
         if self.bounds.doubles_after(engine.rounds, self.kind):
-            # Doubled, so that every later tick is a tick of the clock as it was before.
+            # Doubled, so that every later tick is also a tick of the earlier clock.
             facts = engine.round_engine.facts
             facts.frame = replace(facts.frame, round_seconds=2 * facts.frame.round_seconds)
             self.coarser.append((engine.now, facts.frame.round_seconds))
@@ -192,7 +193,7 @@ class _Recorder:
     def between_rounds(self, at: float, round_seconds: float) -> float:
         """Return about when a start would have been, had rounds not been further apart than in the live loop.
 
-        What it waited for came free at some instant since the round before: half of that, on average.
+        Its GPUs came free at some instant since the previous round: half an interval ago, on average.
         """
         place = bisect_left(self.coarser, (at,)) - 1
         if place < 0:
@@ -208,7 +209,7 @@ class _Recorder:
 
 
 class _Run:
-    """One of the three runs: starts by job, and what the first round said."""
+    """One of the three runs: starts by job, and the first round's queues and holds."""
 
     def __init__(
         self,
@@ -295,7 +296,7 @@ def _why_not(job: JobId, run: _Run, bounds: Bounds) -> str:
 
 
 def believed_speeds(facts: Snapshot) -> Speeds:
-    """Return how fast jobs are believed to be on whatever GPUs they get."""
+    """Return the assumed speeds of jobs on any GPUs."""
     return GoodputSpeeds(gpus_per_node=max([len(node.gpus) for node in facts.nodes], default=1) or 1)
 
 
@@ -308,7 +309,7 @@ def believed_truths(
     node_of = {gpu.id: node.id for node in facts.nodes for gpu in node.gpus}
 
     def rate(job: Job, running: Running) -> float:
-        """As the simulator will have it."""
+        """Return the rate that the simulator will use."""
         if not running.gpus:
             return 1.0
         nodes = len({node_of.get(gpu) for gpu in running.gpus})
@@ -338,7 +339,7 @@ def _without_strays(snapshot: Snapshot) -> Snapshot:
 
 
 def _without_far_loans(snapshot: Snapshot, most: int) -> Snapshot:
-    """Let only the next few of the loans that there are begin or end."""
+    """Keep only the next few begins and ends of existing loans."""
     lending, now = snapshot.lending, snapshot.now
     if lending is None:
         return snapshot

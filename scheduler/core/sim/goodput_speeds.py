@@ -1,4 +1,4 @@
-"""How fast an elastic job is believed to be with more or fewer GPUs, by what was measured of its goodput.
+"""The assumed speed of an elastic job with more or fewer GPUs, by its measured goodput.
 
 A forecast does not know the truth. It assumes that the goodput facts of a job hold to its end, at the best
 batch for the GPUs that it has. The rate of the job is the goodput there relative to that of its own gang,
@@ -17,7 +17,7 @@ from scheduler.core.sim.speeds import Speeds
 
 
 def scales_by_facts(job: Job) -> bool:
-    """Whether it is known how fast the job is with more or fewer GPUs."""
+    """Whether the job's speed with more or fewer GPUs is known."""
     is_known = job.goodput is not None or job.elastic_mode == FIXED_WORLD
     return job.elastic is not None and is_known
 
@@ -30,7 +30,7 @@ class GoodputSpeeds(Speeds):
     known: dict[tuple[JobId, int, str, int, bool], float | None] = field(default_factory=dict, repr=False)
 
     def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
-        """Return the seconds of work done in a second, a second being one of the job's own gang."""
+        """Return the seconds of work, as of the job's own gang, done in a second."""
         if job.goodput is None or job.elastic is None or job.elastic_mode == FIXED_WORLD:
             return Speeds.alone(self, job, gpu_model, gpus, nodes)
         key = job.id, job.gpus, gpu_model, gpus, nodes > 1

@@ -1,4 +1,4 @@
-"""What becomes of jobs when attempts of theirs have ended; live it is `attempts.services.job_steps`."""
+"""The steps of jobs after their attempts have ended; in the live loop, `attempts.services.job_steps`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JobSteps:
         self.dependents = Dependents(facts)
 
     def receive(self, job: Job) -> None:
-        """Note what a new job waits for: instants, and other jobs."""
+        """Record what a new job waits for: instants, and other jobs."""
         for instant in (job.eligible_at, job.may_borrow_at):
             if instant > self._events.now:
                 self._events.schedule(instant, nothing)
@@ -47,7 +47,7 @@ class JobSteps:
         known = self._facts().jobs[job]
         self._facts().put_job(changed(known, attempts=known.attempts + 1))
         if self.dependents.started(job):
-            # The round under way has decided without them.
+            # The present round has decided without them.
             self._events.schedule(self._events.now, nothing)
 
     def take_after(self, job: JobId, end: EndJob, failure: Failure | None = None) -> JobAfter:
@@ -67,7 +67,7 @@ class JobSteps:
         return after
 
     def _pass(self, job: JobId, trial: Trial) -> None:
-        """Queue a job as what it is, its trial being over."""
+        """Queue the job itself after its trial."""
         progress, known = self._progress[job], self._facts().jobs[job]
         best = self._rules.speeds.best(trial.gang, self._facts().cluster.models)
         progress.become(changed(trial.gang, profile=progress.job.profile), best)
@@ -77,7 +77,7 @@ class JobSteps:
         self._facts().put_job(gang)
 
     def _after_failure(self, job: JobId, failure: Failure | None) -> None:
-        """Try a job again that failed by itself, where that is worth while."""
+        """Retry a job that failed by itself, where its failure allows it."""
         progress, failures = self._progress[job], self._rules.failures
         progress.failures += failure is not None
         if failure is None or not failures.is_worth_retrying(failure, progress.failures):
@@ -89,7 +89,7 @@ class JobSteps:
         self._events.schedule(eligible_at, nothing)
 
     def hold_off(self, job: JobId, running: Running) -> None:
-        """Let a job wait that was preempted before it had run for long enough."""
+        """Back off a job that was preempted before its minimum run time."""
         facts, known, now = self._facts(), self._facts().jobs[job], self._events.now
         vc = facts.virtual_clusters.get(known.virtual_cluster)
         short_runs, waits = after_preemption(
@@ -113,7 +113,7 @@ class JobSteps:
         self._conclude(job, event)
 
     def _conclude(self, job: JobId, event: JobEvent | None = None) -> None:
-        """End a job for good: as in the trace, unless something else became of it."""
+        """End a job permanently: as in the trace, unless `event` states another end."""
         self._progress[job].finish(self._events.now, event)
         self.recurrence.ended(self._facts().jobs[job])
         self._facts().drop_job(job)

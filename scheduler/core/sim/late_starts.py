@@ -1,4 +1,6 @@
-"""Watches a simulation for jobs that their private clusters would have started by now, and notes why not."""
+"""Watches a simulation for jobs that their private clusters would have started by now, and records the
+cause.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,9 @@ class LateStartDetector:
         heapify(self._due)
 
     def on_round(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
-        """Look at a round: to be called before its plan is carried out."""
+        """Check a round; called before its plan is carried out."""
         late = set()
-        # Also jobs that become late while nothing happens here: there is no other round in which to check
-        # then.
+        # Also jobs that become late before the next event, since no round comes earlier.
         while self._due and (self._due[0][0] <= engine.now or self._due[0][0] < engine.next_instant):
             job = heappop(self._due)[1]
             if job in engine.round_engine.facts.jobs and engine.progress[job].first_started_at is None:
@@ -41,7 +42,8 @@ class LateStartDetector:
     def _ask(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan, late: set[JobId]) -> None:
         facts, admission = engine.round_engine.facts, engine.round_engine.admission
         views = {facts.jobs[job].virtual_cluster for job in late}
-        # Only these views are explained, and the last for what it left: thousands may wait in the others.
+        # Only these views are explained, with the last view for what it left: thousands may wait in the
+        # others.
         last = outcomes[-1]
         chosen = [outcome for outcome in outcomes[:-1] if outcome.view.name in views]
         chosen.append(replace(last, view=replace(last.view, jobs={})))
@@ -50,7 +52,7 @@ class LateStartDetector:
             evidence = evidence_of(reasons.get(job, ()), engine.rounds)
             head = _head_before(reasons.get(job, ()))
             if head is not None:
-                # A job that waits behind another waits for the same cause.
+                # A job behind another waits for the same cause.
                 evidence = replace(evidence, cause=evidence_of(reasons.get(head, ()), engine.rounds).cause)
             self.evidence[job] = evidence
 

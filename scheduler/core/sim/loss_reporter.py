@@ -13,7 +13,7 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.workload import Truth
 
-#: The most losses of a job in the facts, evenly over its lines and always the latest: as in the live loop.
+#: The most losses of a job in the facts, spread evenly over its lines with the latest, as in the live loop.
 MOST_LOSSES = 32
 
 
@@ -26,7 +26,7 @@ class LossReporter:
         self._facts, self._progress, self._events = facts, progress, events
         self._curves: dict[JobId, LossCurve] = {}
         self._losses: dict[JobId, list[tuple[float, float]]] = {}
-        #: When the last line of each job that runs was.
+        #: The instant of the last line of each running job.
         self._lines: dict[JobId, float] = {}
 
     def add(self, job: Job, truth: Truth) -> None:
@@ -54,9 +54,7 @@ class LossReporter:
                 self._note(job)
 
     def _note(self, job: JobId) -> None:
-        """Write a line, unless nothing was done since the one before; repeated work replaces the
-        later lines.
-        """
+        """Write a line, unless no work was done since the last one; repeated work replaces later lines."""
         step, lines = self._progress[job].done_seconds(self._events.now), self._losses[job]
         while lines and lines[-1][0] >= step:
             lines.pop()

@@ -1,7 +1,7 @@
 """The market between virtual clusters in virtual time: what services do in the live loop.
 
-Offers are made, taken and withdrawn, loans begin and end, credits change hands. Sums are whole millicredits
-and every one that moves has two sides, so that all accounts together, the bank's included, hold nothing.
+Offers are made, taken and withdrawn, loans begin and end, credits change hands. Sums are whole millicredits,
+and every transfer has two sides, so all accounts together, including the bank's, sum to 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BANK = "bank"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Money that went from one account to another."""
+    """A transfer from one account to another."""
 
     at: float
     payer: str
@@ -44,7 +44,7 @@ class Transfer:
 
 
 class Market:
-    """Offers, loans, rules and accounts; `at` gives them as facts."""
+    """Offers, loans, rules and accounts; `at` returns them as facts."""
 
     def __init__(self, lending: Lending) -> None:
         self.offers = {offer.id: offer for offer in lending.offers}
@@ -55,7 +55,7 @@ class Market:
         self.transfers: list[Transfer] = []
 
     def at(self, now: float, round_seconds: float) -> Lending:
-        """Return what there is of the market at an instant."""
+        """Return the market at an instant."""
         remembered = now - longest_gap(round_seconds)
         loans = list(self.loans.values())
         return Lending(
@@ -70,7 +70,7 @@ class Market:
     # What people do; SchedulingError says what stands against it
 
     def make(self, offer: Offer, own: Guarantees, now: float) -> Offer:
-        """Offer something; its number is given here."""
+        """Make an offer; its number is assigned here."""
         offer = replace(offer, id=OfferId(1 + max(self.offers, default=0)))
         others = [each for each in self._open(now) if each.lender == offer.lender]
         self._refuse(problems(own, tuple(self.loans.values()), offer, now, offered=others))
@@ -107,14 +107,14 @@ class Market:
         return loan
 
     def lend(self, loan: Loan, own: Guarantees, now: float) -> Loan:
-        """Agree upon a loan without an offer and for nothing; its number is given here."""
+        """Make a loan without an offer and without a price; its number is assigned here."""
         loan = replace(loan, id=LoanId(1 + max(self.loans, default=0)))
         self._refuse(problems(own, tuple(self.loans.values()), loan, now))
         self.loans[loan.id] = loan
         return loan
 
     def withdraw(self, number: OfferId) -> None:
-        """Take back an offer; nothing happens when it is not open any more."""
+        """Withdraw an offer; nothing happens when it is no longer open."""
         self.offers.pop(number, None)
 
     def grant(self, virtual_cluster: str, amount: Millicredits, now: float) -> None:
@@ -129,7 +129,7 @@ class Market:
             self.borrow_rules.append(rule)
 
     def close(self) -> None:
-        """Let rules do nothing any more, and take back what is offered."""
+        """Disable all rules, and withdraw all offers."""
         self.lend_rules.clear()
         self.borrow_rules.clear()
         self.offers.clear()

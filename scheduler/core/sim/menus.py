@@ -2,8 +2,8 @@
 
 The shape follows from the jobs. A replica must be inside one cell, a gang with a required topology level too,
 so the largest of these determines how large cells have to be. For a number of GPUs, the largest such cells
-first is the best shape there is, since a cell can do whatever its parts can. What is left to try out is the
-number of GPUs in each chain.
+first is the best shape, since a cell can serve whatever its parts can. Only the number of GPUs in each chain
+is left to try.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Wants:
 
     #: Levels of the smallest cells that serve some job, the largest of them last.
     levels: tuple[int, ...]
-    #: Fewer than these, in the largest of these cells, and the largest gang can never run.
+    #: The GPUs, in the largest of these cells, without which the largest gang can never run.
     least_gpus: int
-    #: Most GPUs they would have had at once, had none of them ever waited.
+    #: The most GPUs that they would have held at once without waiting.
     peak_gpus: int
 
     @property
@@ -49,7 +49,7 @@ def level_for(job: Job, chain: Chain) -> int | None:
 
 
 def wants_of(arrivals: Sequence[Arrival], layout: Layout) -> dict[str, Wants]:
-    """Return, by chain, what these jobs want; chains that serve none of them are left out."""
+    """Return the jobs' wants by chain; chains that serve none of them are left out."""
     found = {}
     for name, chain in sorted(layout.chains.items()):
         levels: set[int] = set()
@@ -99,7 +99,7 @@ def shaped(chain: Chain, block: int, gpus: int) -> Owned:
 def coarse(layout: Layout, wants: Mapping[str, Wants], most: int) -> Iterator[Owned]:
     """Yield at most about `most` assignments over the whole range; the least that runs every job is one.
 
-    Where jobs can do with several chains, these are combinations of a few sizes in each, none included.
+    If jobs can use several chains, the assignments combine a few sizes in each, including 0.
     """
     each = max(2, int(most ** (1 / max(1, len(wants)))))
     ladders = []
@@ -136,7 +136,7 @@ def _thinned(sizes: Sequence[int], least: int, most: int) -> list[int]:
     chosen = (
         enough if len(enough) <= most else [enough[n * (len(enough) - 1) // (most - 1)] for n in range(most)]
     )
-    # One smaller one: perhaps the largest gang can not run today either.
+    # One smaller size, since the largest gang may be unable to run today, too.
     smaller = [size for size in sizes if size < least][-1:] if len(chosen) < most else []
     return [*smaller, *chosen]
 
@@ -144,7 +144,7 @@ def _thinned(sizes: Sequence[int], least: int, most: int) -> list[int]:
 def between(
     layout: Layout, wants: Mapping[str, Wants], chosen: Owned, known: Iterable[Owned]
 ) -> Iterator[Owned]:
-    """Yield assignments to look closer: in each chain, half way from one to its neighbours of those known."""
+    """Yield assignments near the chosen one: in each chain, halfway to its known neighbours."""
     known = list(known)
     for name, want in wants.items():
         chain = layout.chains[name]

@@ -1,4 +1,4 @@
-"""Nodes that serving pools lend and take back, in virtual time: what operators and the beat do live."""
+"""Nodes that serving pools lend and take back, in virtual time, as operators and the beat do live."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Loaned(Protocol):
 
 
 class NodeLoans:
-    """Steers serving pools by their load curves, and lends or asks back the nodes that are named.
+    """Steers serving pools by their load curves, and lends or reclaims named nodes.
 
-    A node's jobs are stopped before the pool has it back, earlier by the longest of their checkpoints and a
-    round, which is how long it may take until the jobs are sent the stop. A node that is returning when all
-    begins has its two instants already.
+    A node's jobs are stopped before its pool gets it back, earlier by the longest of their checkpoints and by
+    a round, the longest time until jobs are sent the stop. A node that is returning at the beginning has both
+    instants already.
     """
 
     def __init__(self, cluster: Loaned, pools: Sequence[ServingPool], events: EventQueue) -> None:
         self._cluster, self._events = cluster, events
         self._round_seconds = cluster.round_engine.facts.frame.round_seconds
-        #: What every return did, in the order in which nodes were asked back.
+        #: The effects of every return, in the order in which nodes were reclaimed.
         self.returns: list[NodeReturn] = []
         #: When something ran last.
         self._last_use = events.now
@@ -56,11 +56,11 @@ class NodeLoans:
                 events.schedule(ends_at, partial(self._end_loan, node_id, until))
 
     def lend(self, nodes: Collection[NodeId]) -> None:
-        """Lend nodes whole; those that were about to go back stay."""
+        """Lend whole nodes; nodes that were returning stay lent."""
         self._put(nodes, lambda loan: replace(loan, state=LENT, return_by=None, stops_at=None))
 
     def ask_back(self, nodes: Collection[NodeId], return_by: float) -> None:
-        """Let pools have nodes back by then."""
+        """Return nodes to their pools by that instant."""
         facts = self._cluster.round_engine.facts
         stops_at: dict[NodeId, float] = {}
         for node in facts.frame.nodes:
@@ -81,7 +81,7 @@ class NodeLoans:
         return True
 
     def choose(self, pool: str, count: int) -> list[NodeId]:
-        """Return which nodes of a pool go back most cheaply, and note the jobs that this concerns."""
+        """Return the nodes of a pool that are cheapest to return, and record the jobs concerned."""
         facts = self._cluster.round_engine.facts
         chosen = nodes_to_return(facts.frame.nodes, pool, count, facts.jobs.values(), facts.running.values())
         self.returns += chosen
@@ -95,11 +95,11 @@ class NodeLoans:
         return max([self._cluster.rules.costs.of(job).checkpoint_seconds for job in jobs], default=0.0)
 
     def _look(self, pool: ServingPool) -> bool:
-        """Steer a pool, and look again when another answer may be due."""
+        """Steer a pool, and schedule the next check."""
         facts, now = self._cluster.round_engine.facts, self._events.now
         if facts.running:
             self._last_use = now
-        # Curves go on for ever: no job waits for them any more, or it waits without success.
+        # Curves never end, so stop once no job is left or the waiting jobs will never start.
         is_over = not self._events.finite and (not facts.jobs or now - self._last_use > 2 * DAY_SECONDS)
         if is_over:
             return False
@@ -113,7 +113,7 @@ class NodeLoans:
         return bool(steering.lend or steering.ask_back)
 
     def _take(self, pause_seconds: float = 0.0) -> bool:
-        """Give pools the nodes that are empty; others as soon as they are."""
+        """Return empty nodes to their pools, and the others once they are empty."""
         facts, now = self._cluster.round_engine.facts, self._events.now
         held = {gpu for running in facts.running.values() for gpu in running.gpus}
         due = [
@@ -124,7 +124,7 @@ class NodeLoans:
         empty = [node.id for node in due if not any(gpu.id in held for gpu in node.gpus)]
         self._put(empty, lambda loan: replace(loan, state=SERVING, return_by=None, stops_at=None))
         if len(empty) < len(due):
-            # A job that leaves at this very instant may do so after this; no other is checked that often.
+            # A job that leaves at this instant may do so after this event; so check again soon.
             self._events.schedule(now + pause_seconds, partial(self._take, 1.0))
         return bool(empty)
 

@@ -1,7 +1,7 @@
-"""What simulated jobs use of their nodes, and what rounds know of it, as live (`core.perf.peaks`).
+"""Simulated jobs' use of their nodes, and what rounds know of it, as in the live loop (`core.perf.peaks`).
 
-Every minute each job has used a part of what it asked for, as its truth says; one that says nothing uses all.
-Nothing of this happens where no job says what it uses, or no virtual cluster lends what its jobs do not use.
+In every minute a job uses the part of its request that its truth states, or all of it if it states none.
+Nothing is measured if no job states its use, or no virtual cluster lends unused amounts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class NodeUse:
         self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], events: EventQueue
     ) -> None:
         self._facts, self._progress, self._events = facts, progress, events
-        #: Whether some job says what it uses.
+        #: Whether some job states its use.
         self.is_told = False
-        #: Samples of nodes with a prediction, and those in which its jobs used more than was kept for them.
+        #: Samples of nodes with a prediction, and those in which jobs used more than was kept for them.
         self.samples = self.exceeded = 0
-        #: Jobs that ran beyond what their node has, as they and the others there asked for it.
+        #: Jobs that ran on a node where all requests together exceeded the node.
         self.beyond: set[JobId] = set()
         self._is_due = False
 
@@ -46,7 +46,7 @@ class NodeUse:
             self._events.schedule(self._events.now + SAMPLE_SECONDS, self._look, repeats=True)
 
     def _look(self) -> bool:
-        """Measure, and report to the next round what is expected; return whether that is news."""
+        """Measure, and report the predictions to the next round; return whether they changed."""
         self._is_due = False
         facts = self._facts()
         lending, there = self._lending(facts), self._there(facts)
@@ -85,7 +85,7 @@ class NodeUse:
         return facts.is_guaranteed(running) and facts.jobs[running.jobs[0]].virtual_cluster in lending
 
     def _used(self, running: Running, part: Part, minutes_ago: int = 0) -> _Amounts:
-        """Return what is used of a node; jobs that share an allocation use what the first does."""
+        """Return the use of a node; jobs that share an allocation use what the first does."""
         known_use = self._progress[running.jobs[0]].truth.use
         if not known_use:
             return part.cpus, part.memory
@@ -125,7 +125,7 @@ class NodeUse:
         return MeasuredUse(allocation=running.allocation, cpus=cpus, memory_bytes=memory)
 
     def _count(self, facts: Facts, peak: NodePeak, stays: list[tuple[Running, Part]] | tuple[()]) -> None:
-        """Compare what lenders use now with what was predicted a minute ago."""
+        """Compare the lenders' present use with the prediction of a minute ago."""
         place = facts.cluster.place_of(NodeId(peak.node))
         used = [self._used(*each) for each in stays if each[0].allocation in peak.allocations]
         if place is None or not used:

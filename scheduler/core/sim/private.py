@@ -1,11 +1,11 @@
-"""The private cluster of a virtual cluster: what it would have if it were alone with what it is guaranteed.
+"""The private cluster of a virtual cluster: what it would have alone with its guarantee.
 
 HiveD (OSDI'20, section 2.2) calls it a sharing anomaly when a tenant fares worse in the shared cluster than
 it would in a private one of the same size. This is that private cluster:
 
 - For models divided by cells: the virtual cluster's own cells and what they guarantee, no more. A cell
-  smaller than a node is a node of its own, and two cells are never near to each other by luck.
-- For models divided by counts: whole nodes until the count is reached, which is the best shape it could have.
+  smaller than a node is a node of its own, and two cells never count as near to each other.
+- For models divided by counts: whole nodes until the count is reached, the best possible shape.
 - All hardware works, and there are no other virtual clusters and no opportunistic jobs.
 
 CPUs and memory of a part of a node are in proportion to its GPUs.
@@ -39,9 +39,9 @@ from scheduler.core.round.decide import decide
 def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:
     """Return the facts of one virtual cluster's private cluster, with its guaranteed jobs.
 
-    Jobs that run are there too, on the GPUs that suit them best; those of which the private cluster cannot
-    hold all at once wait, with the service that they had. Policy, placer, members and tenants' quotas are
-    kept. `layout` is that of the snapshot's cells, if it has been compiled already.
+    Running jobs are placed there on the GPUs that suit them best; jobs that do not all fit at once wait, with
+    the service that they had. Policy, placer, members and tenants' quotas are kept. `layout` is that of the
+    snapshot's cells, if it has been compiled already.
 
     Raises SchedulingError when there is no such virtual cluster.
     """
@@ -56,7 +56,7 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
     own = [job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster]
     there = {job.id for job in own}
-    # Nodes that a job avoids, or is to be on, are others here; and a job that is not here is not waited for.
+    # Node constraints do not apply to these nodes, and jobs that are not here are not awaited.
     jobs = tuple(
         [
             replace(
@@ -90,7 +90,7 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
     numbers = map(NodeId, count(1))
     divided = layout.gpu_models if layout is not None else frozenset[str]()
     if layout is not None:
-        # The very nodes on which its policy works in the shared cluster.
+        # The same nodes on which its policy works in the shared cluster.
         by_name = {node.name: node for node in snapshot.nodes}
         profiles = {
             name: profile_of(chain, by_name, snapshot.levels) for name, chain in layout.chains.items()

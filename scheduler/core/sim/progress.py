@@ -1,4 +1,4 @@
-"""What the simulator knows of one job: the work that is left, and the account of what it has had."""
+"""The simulator's state of one job: the work left, and the account of its stays."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.result import JobRecord
 from scheduler.core.sim.workload import Status, Truth
 
-#: Work below this counts as done: what is left of a job after many changes of its rate is rounding.
+#: Work below this counts as done: after many changes of rate it is rounding.
 NOTHING_SECONDS = 1e-6
 
 #: Outcomes after which a job goes on in another attempt, from a checkpoint if it could write one.
 GOES_ON = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 
-#: The one part of every attempt: its nodes all do the same at the same time.
+#: The single part of every attempt: its nodes act at the same time.
 GANG = 0
 DONE = PartExited(node=GANG, exit_code=0)
 CRASHED = PartExited(node=GANG, exit_code=1, category="user")
@@ -55,7 +55,7 @@ def _begun() -> State:
 _BEGUN = _begun()
 
 
-#: Which states events led to, by all that distinguishes the simulator's states: the outcome follows from it.
+#: A cache of state transitions, by all that distinguishes the simulator's states.
 _TAKEN: dict[tuple[AttemptState, Part, bool, StopCause, Event], tuple[State, EndJob | None]] = {}
 
 
@@ -72,9 +72,9 @@ class Attempt:
     #: Reference work done, and the seconds it took.
     worked: float = 0.0
     productive_seconds: float = 0.0
-    #: As the machine of attempts has it.
+    #: Its state in the attempt machine.
     known: State = _BEGUN
-    #: Grows whenever its end is rescheduled, so that events scheduled before are known to be void.
+    #: Grows whenever its end is rescheduled, which voids events scheduled earlier.
     version: int = 0
 
     @property
@@ -82,7 +82,7 @@ class Attempt:
         return self.known.state
 
     def take(self, event: Event) -> EndJob | None:
-        """Let something happen to it; return what its job is to know when that is its end."""
+        """Process an event; return the effect on its job if the attempt ends."""
         known = self.known
         key = known.state, known.parts[GANG], known.go, known.stop_cause, event
         if key not in _TAKEN:
@@ -122,7 +122,7 @@ class Progress:
         self._held_seconds = self._gpu_seconds = self._overhead_gpu_seconds = self._lost_gpu_seconds = 0.0
 
     def begin(self, now: float, gpus: tuple[GpuId, ...], rate: float, costs: Costs) -> Attempt:
-        """Start an attempt on GPUs that are the job's own from now on."""
+        """Start an attempt on GPUs that the job holds from now on."""
         self.state = job_step(self.job.id, self.state, JobEvent.STARTED)
         overhead = costs.start_seconds
         if self.remaining < self.truth.work_seconds:
@@ -138,12 +138,12 @@ class Progress:
 
     @property
     def present(self) -> Attempt:
-        """The attempt that runs; asking for it when there is none is a mistake of the simulator."""
+        """The running attempt; reading it when there is none is a bug in the simulator."""
         assert self.attempt is not None
         return self.attempt
 
     def done_seconds(self, now: float) -> float:
-        """Return the reference work done of which nothing has been lost so far."""
+        """Return the reference work done and not lost so far."""
         done = self.truth.work_seconds - self.remaining
         attempt = self.attempt
         if attempt is None:
@@ -157,13 +157,13 @@ class Progress:
         return attempt.counted_at + max(0.0, self.remaining - attempt.worked) / attempt.rate
 
     def change_rate(self, now: float, rate: float) -> None:
-        """Run at another rate from now on: a job came to share the GPUs, or left."""
+        """Change the rate from now on, since a job that shares the GPUs came or left."""
         self.present.count(now)
         self.present.rate = rate
         self.present.version += 1
 
     def stop(self, now: float, cause: StopCause) -> None:
-        """Make no more progress: it has to stop and writes its checkpoint."""
+        """Stop progress: the attempt has to stop and writes its checkpoint."""
         attempt = self.present
         attempt.count(now)
         attempt.version += 1
@@ -196,7 +196,7 @@ class Progress:
         return overhead, lost
 
     def become(self, job: Job, best_rate: float) -> None:
-        """Be the job itself from now on, its trial run being over."""
+        """Become the job itself, after its trial run."""
         assert self.truth.after_trial is not None
         self.job, self.truth, self.best_rate = job, self.truth.after_trial, best_rate
         self.remaining, self._last_gpus = self.truth.work_seconds, ()
@@ -206,7 +206,7 @@ class Progress:
         self.state = job_step(self.job.id, self.state, JobEvent.REQUEUED)
 
     def finish(self, now: float, event: JobEvent | None = None) -> None:
-        """End for good: as in the trace, unless something else became of it."""
+        """End permanently: as in the trace, unless `event` states another end."""
         self.state = job_step(self.job.id, self.state, event or _ENDS[self.truth.status])
         self.outcome, self.ended_at = self.state.value, now
 

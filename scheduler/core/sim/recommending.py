@@ -1,4 +1,4 @@
-"""Advice in figures and sentences: what each virtual cluster has today, what it should have, and why."""
+"""Advice in figures and sentences: each virtual cluster's assignment today, the recommended one, and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ HOURS_A_DAY = 24.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What an assignment comes to. Delays are those of the private cluster: sharing can only shorten them."""
+    """The figures of an assignment. Delays are those of the private cluster: sharing can only shorten
+    them.
+    """
 
     #: Type of cell -> how many; pinned ones are left out here and counted in `gpus`.
     cells: Mapping[str, int]

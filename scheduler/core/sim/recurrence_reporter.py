@@ -13,7 +13,7 @@ from scheduler.core.round.registry import POLICIES
 
 
 class RecurrenceReporter:
-    """Jobs that have ended, by the jobs that they are like."""
+    """Jobs that have ended, by similarity."""
 
     def __init__(self, facts: Callable[[], Facts]) -> None:
         self._facts = facts
@@ -27,7 +27,7 @@ class RecurrenceReporter:
         self._known.ended(_like(job), seconds)
 
     def report(self) -> None:
-        """Let the scheduler know what is usual for each job that has not ended."""
+        """Let the scheduler know the usual run time of each job that has not ended."""
         facts = self._facts()
         names = {facts.frame.spare_policy, *(vc.policy for vc in facts.virtual_clusters.values())}
         if not any(getattr(POLICIES.get(name), "reads_recurrence", False) for name in names):

@@ -1,4 +1,4 @@
-"""What a simulation gives: one record a job, one a stay on GPUs, and the cluster over time.
+"""The result of a simulation: a record for each job and each stay on GPUs, and the cluster over time.
 
 Times are seconds of virtual time. Nothing here is averaged: reports and tests derive what they show.
 """
@@ -13,7 +13,7 @@ from scheduler.core.model.snapshot import GpuId, JobId, NodeId
 from scheduler.core.sim.delays import Comparison
 from scheduler.core.sim.workload import Status
 
-#: How a stay on GPUs ended; "running" when the simulation did first.
+#: How a stay on GPUs ended; "running" when the simulation ended first.
 StayEnd = Literal[
     "finished",
     "failed",
@@ -30,7 +30,7 @@ StayEnd = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """One attempt: a job on certain GPUs, from when they were its own until they were free again."""
+    """One attempt: a job on certain GPUs, from when it held them until they were free again."""
 
     job: JobId
     gpu_model: str
@@ -40,7 +40,7 @@ class Stay:
     ended_at: float
     end: StayEnd
     guaranteed: bool = True
-    #: What it had of each of them, on average: less than 1 where it had parts.
+    #: The mean part of each GPU that it had; less than 1 where it had parts.
     part: float = 1.0
     #: The jobs that had one of the same GPUs at the same time; while a simulation runs, those in its
     #: allocation.
@@ -54,22 +54,22 @@ class Stay:
 
     @property
     def amount(self) -> float:
-        """How many GPUs it had, parts counted as such."""
+        """The number of GPUs that it had; a part of a GPU counts as a fraction."""
         return len(self.gpus) * self.part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """What became of a job."""
+    """The account of a job."""
 
     id: JobId
     tenant: str
     virtual_cluster: str
     application: str
-    #: What it asks for: a fraction where it has parts of GPUs.
+    #: The GPUs that it asks for: a fraction where it has parts.
     gpus: float
     guaranteed: bool
-    #: Jobs of a tenant that name the same search are one app; empty: it is one by itself.
+    #: Jobs of a tenant that name the same search are one app; empty: it is an app of its own.
     search: str = ""
     submitted_at: float
     #: Reference work: see Truth.work_seconds.
@@ -133,7 +133,7 @@ class Result:
     gpus_by_model: Mapping[str, int]
     #: By id, as stays have it.
     node_names: Mapping[NodeId, str] = field(default_factory=dict)
-    #: What guarantees are: "counts" of GPUs, or "cells".
+    #: How guarantees are stated: "counts" of GPUs, or "cells".
     division: str = "counts"
     #: By virtual cluster, the GPUs it is guaranteed by model and its members' weights, at the beginning.
     guaranteed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -161,12 +161,12 @@ class Result:
     #: Virtual time at the beginning and the end.
     began_at: float
     ended_at: float
-    #: Why it ended before the last job did; empty when it did not.
+    #: Why it ended before the last job; empty when it did not.
     cut_short: str = ""
     notes: tuple[str, ...] = ()
-    #: Those of the notes that say what was not simulated.
+    #: The notes on what was not simulated.
     left_out: tuple[str, ...] = ()
-    #: Rounds in which a view's policy failed, with the last words.
+    #: Rounds in which a view's policy failed, with the last message.
     degraded: Mapping[str, str] = field(default_factory=dict)
     #: Delays beside those in private clusters, by virtual cluster, where that was asked for.
     private: tuple[Comparison, ...] = ()
@@ -178,5 +178,5 @@ class Result:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it came to its end, every policy did its part, and some job ran."""
+        """Whether it ran to its end, no policy failed, and some job ran."""
         return not self.cut_short and not self.degraded and self.has_run

@@ -12,7 +12,7 @@ from scheduler.core.sim.speeds import Speeds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscaling:
-    """Within which bounds a cluster changes how many nodes it has in service, and how often it looks."""
+    """The bounds within which a cluster changes its number of nodes in service, and how often it checks."""
 
     min_nodes: int = 1
     #: None: all that there are.
@@ -43,11 +43,11 @@ class Rules:
     speeds: Speeds = field(default_factory=Speeds)
     costs: Costs = field(default_factory=Costs)
     failures: Failures = field(default_factory=Failures)
-    #: Jobs report their steps, by which their run times are measured, whatever was declared.
+    #: Whether jobs report their steps, from which run times are measured, whatever was declared.
     tells_steps: bool = False
-    #: Whether a job that runs may be moved to other GPUs; else it stays where it is, or gives way.
+    #: Whether a running job may be moved to other GPUs; else it keeps its GPUs or is preempted.
     moves: bool = True
-    #: What part of its speed a gang over several nodes loses where it meets another such gang on a node.
+    #: The part of its speed that a gang over several nodes loses if it shares a node with another such gang.
     interference: float = 0.0
     #: How jobs with a measured profile scale, as their scheduler knows it.
     goodput: GoodputFacts = "measured"

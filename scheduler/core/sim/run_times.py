@@ -1,9 +1,9 @@
-"""How long a job will run from now on: this is unknown, so each forecast states what it assumes.
+"""Assumed remaining run times of jobs: they are unknown, so each forecast states its assumption.
 
-A job ends at the latest with its time limit (each attempt has one of its own). Before that, the best that is
-known counts: its steps; else its estimate; else how long jobs like it ran, as parts of their limits; else
-nothing, and any part of the limit is taken to be as likely as any other. A job that has run for a while is
-compared with those of its kind that ran at least as long, so what is left is never negative.
+A job ends at the latest with its time limit (each attempt has one of its own). Before that, the best known
+source counts: its steps; else its estimate; else the run times of similar jobs, as parts of their limits;
+else every part of the limit is assumed to be equally likely. A job that has run for a while is compared with
+those of its kind that ran at least as long, so what is left is never negative.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from scheduler.core.model.snapshot import Job, Running
 #: The application "" stands for all jobs of the tenant, and the tenant "" for all tenants.
 Parts = Mapping[tuple[str, str], Sequence[float]]
 
-#: Fewer examples than this say nothing about the next job.
+#: With fewer examples than this, history is not used.
 FEWEST_EXAMPLES = 5
-#: Which of the shorter ones the early assumption takes: nine of ten such jobs run longer.
+#: The quantile of the early assumption: nine of ten such jobs run longer.
 EARLY_QUANTILE = 0.1
 EXPECTED_QUANTILE = 0.5
 
 
 class Assumption(StrEnum):
-    """How long jobs are taken to run."""
+    """The assumed run times of jobs."""
 
     EARLY = "early"
     EXPECTED = "expected"
@@ -47,7 +47,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """What is known about the run times of jobs."""
+    """The known facts about run times of jobs."""
 
     parts: Parts = field(default_factory=dict)
 
@@ -62,9 +62,9 @@ class RunTimes:
     ) -> float:
         """Return for how long the job runs on, or will run when it starts; never negative.
 
-        `default_limit_seconds` stands in for the limit of a job that has none; one that outlives it is taken
-        to run as long again as it has run. `rate`: how many times as fast as its own gang the job is on the
-        GPUs that it has, above 0; None: unknown, and a second there counts as one of its own gang.
+        `default_limit_seconds`: the limit of a job that has none; a job that outlives it is assumed to run as
+        long again as it has run. `rate`: how many times as fast as its own gang the job is on the GPUs that
+        it has, above 0; None: unknown, and a second there counts as one of its own gang.
         """
         attempt = attempt_seconds(job, running, now)
         limit = job.time_limit_seconds
@@ -80,11 +80,11 @@ class RunTimes:
             if job.measured and running is not None:
                 to_do /= relative_speeds(job, [running.gpu_model])[running.gpu_model] or 1.0
                 if rate is not None and running.gpus:
-                    # Steps count in GPU-seconds; those to come take as many as those that were timed.
+                    # Steps count in GPU-seconds; later steps take as many as the timed ones.
                     to_do *= job.gpus / len(running.gpus)
             elif rate is not None:
                 to_do = (job.estimate_seconds - executed_seconds(job, None, now)) / rate - attempt
-            # Having outlived its estimate, it is like any other job again.
+            # A job that has outlived its estimate counts like any other job.
             typical = to_do if to_do > 0 else typical
         if kind is Assumption.EARLY:
             typical = min(typical, self._quantile(job, attempt / whole, EARLY_QUANTILE) * whole - attempt)

@@ -1,4 +1,4 @@
-"""The cluster over time: which jobs wait and what is idle, sampled after every round."""
+"""The cluster over time: waiting jobs and idle GPUs, sampled after every round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClusterSampler:
         self._running_jobs += 1
 
     def drop_running(self) -> None:
-        """A job that ran is off its GPUs."""
+        """A running job has left its GPUs."""
         self._running_jobs -= 1
 
     def drop_waiting(self, job: Job) -> None:
@@ -42,9 +42,9 @@ class ClusterSampler:
         self._waiting_gpus += change * job.gpus
 
     def sample(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
-        """Write down how things stand."""
+        """Record the present state."""
         waiting = [size for size, jobs in self._waiting.items() if jobs and size]
-        # No job waits: then what counts is whether a job that fills a node could come.
+        # If no job waits, the measure is whether a job that fills a node would fit.
         largest = max(waiting or [1, *(fleet.largest_node for fleet in cluster.fleets.values())])
         idle = stranded = 0
         for offered, nodes in capacity.idle_nodes():

@@ -1,8 +1,8 @@
-"""How a job truly scales that progresses as a measured application: iterations, epochs, noise.
+"""The true scaling of a job that progresses like a measured application: iterations, epochs, noise.
 
 After the published simulator of Pollux (OSDI'21; petuum/adaptdl, branch osdi21-artifact). Progress is counted
-in iterations at the initial batch: an iteration with a larger one is worth its gain, and takes what was
-measured for where the replicas are. So the work of a job is the same on any number of GPUs with any batch.
+in iterations at the initial batch: an iteration with a larger batch counts by its gain, and takes the time
+measured for the replicas' placement. So the work of a job is the same on any number of GPUs with any batch.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scheduler.core.goodput.fit import Measurement
 
 #: Replicas on each node, without nodes that have none.
 Placement = tuple[int, ...]
-#: Above whole numbers by less than this is that number.
+#: A value above a whole number by less than this counts as that number.
 _ROUNDING = 1e-8
 
 
 class Application(Protocol):
-    """What was measured of an application."""
+    """The measurements of an application."""
 
     @property
     def epochs_to_train(self) -> int: ...
@@ -37,7 +37,7 @@ class Application(Protocol):
     def max_local_batch(self) -> int: ...
 
     def progress_at(self, epoch: int) -> float:
-        """Return the progress with which this many epochs are over."""
+        """Return the progress at the end of this many epochs."""
         ...
 
     def noise(self, batch: int, epoch: int) -> tuple[float, float]:
@@ -67,22 +67,22 @@ def divided(application: Application, batch: int, replicas: int, least_passes: i
 def progress_per_second(
     application: Application, placement: Placement, local_batch: int, accumulation: int, epoch: int
 ) -> float:
-    """Return the iterations at the initial batch that a second is worth in an epoch."""
+    """Return the progress in a second of an epoch, in iterations at the initial batch."""
     step, sync = application.step_seconds(placement, local_batch)
     batch = sum(placement) * local_batch * (accumulation + 1)
     sqr, var = application.noise(batch, epoch)
     least = var * application.initial_batch / batch + sqr
-    # Where gradients are too small to be measured, an iteration is an iteration.
+    # If gradients are too small to be measured, an iteration counts as one.
     gain = (var + sqr) / least if least > 0 else 1.0
     return gain / (step + (step - sync) * accumulation)
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A job that is such an application, on GPUs of whatever model."""
+    """A job of such an application, on GPUs of any model."""
 
     application: Application
-    #: Total batch that it keeps; None: it chooses, by what it measured of itself.
+    #: The fixed total batch; None: the job chooses it by its own measurements.
     batch: int | None
     #: Progress at the end of each epoch.
     ends: tuple[float, ...] = field(init=False, repr=False)
@@ -98,7 +98,7 @@ class Scaling:
         return min(bisect_right(self.ends, done), len(self.ends) - 1)
 
     def end_of(self, epoch: int) -> float:
-        """Return the part of the work with which an epoch is over."""
+        """Return the part of the work done at the end of an epoch."""
         return self.ends[epoch] / self.ends[-1]
 
     def run_seconds(self, placement: Placement, batch: int) -> float:
@@ -112,7 +112,7 @@ class Scaling:
         return total
 
     def limits(self, most_replicas: int) -> Limits:
-        """Return the batches that it may have; one that it keeps is rounded up to equal parts."""
+        """Return the batches that it may have; a fixed batch is rounded up to equal parts."""
         application, kept = self.application, self.batch
         return Limits(
             initial_batch=kept or application.initial_batch,

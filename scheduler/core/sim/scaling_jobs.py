@@ -1,4 +1,4 @@
-"""Simulated jobs that progress by a measured profile: their batches, their epochs, what is learnt of them."""
+"""Simulated jobs that progress by a measured profile: their batches, epochs and measurements."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.scaling import Placement, Scaling, divided, progress_per_second
 from scheduler.core.sim.workload import Truth
 
-#: What the scheduler knows of how jobs scale: what they measured so far, as live; or all that was measured.
+#: The scheduler's knowledge of scaling: what jobs measured so far, as live; or all measurements.
 GoodputFacts = Literal["measured", "true"]
 
-#: A batch is changed where the job stays for more than this predicted gain, as `allot.training` does.
+#: A batch changes while the job stays in place only for more than this predicted gain, as in
+#: `allot.training`.
 LEAST_GAIN = 1.05
 #: Per-GPU batches that are measured on as many nodes and replicas: further ones add hardly anything.
 _BATCHES = 4
@@ -42,10 +43,10 @@ class _State:
     local_batch: int = 0
     accumulation: int = 0
     noise: Noise | None = None
-    #: By (nodes, replicas, per-GPU batch) what was measured there first.
+    #: The first measurement by (nodes, replicas, per-GPU batch).
     measured: dict[tuple[int, int, int], Measurement] = field(default_factory=dict)
     parameters: Parameters | None = None
-    #: Of how many measurements the parameters are.
+    #: The number of measurements behind the parameters.
     fitted: int = 0
 
     def model(self) -> GoodputModel | None:
@@ -82,9 +83,9 @@ class _State:
 
 
 class ScalingJobs:
-    """Which of the jobs have a profile, and how far each of them has come.
+    """The jobs with a profile, and the progress of each.
 
-    `change_speed` is called when the speed of one that runs is another.
+    `change_speed` is called when the speed of a running job changes.
     """
 
     def __init__(
@@ -100,11 +101,11 @@ class ScalingJobs:
         self._known, self._change_speed = known, change_speed
         self._states: dict[JobId, _State] = {}
         self._running: set[JobId] = set()
-        #: Fits by what was measured: jobs of one application begin alike.
+        #: Fits by measurements: jobs of one application begin alike.
         self._fits: dict[tuple[Measurement, ...], Parameters] = {}
 
     def add(self, job: Job, truth: Truth) -> Job:
-        """A job comes; return it with what is known of how it scales."""
+        """Add a job; return it with what is known of its scaling."""
         if truth.scaling is None:
             return job
         application = truth.scaling.application
@@ -153,7 +154,7 @@ class ScalingJobs:
         return None if state is None else state.speed() * self._progress[job].truth.work_seconds
 
     def report(self) -> None:
-        """Let the scheduler know what the jobs that run have measured of themselves."""
+        """Let the scheduler know the running jobs' own measurements."""
         for job in sorted(self._running):
             if self._look(job) and self._states[job].choose_batch(is_new_place=False):
                 self._change_speed(job)
@@ -180,7 +181,7 @@ class ScalingJobs:
         return False  # No reason for a round.
 
     def _look(self, job: JobId) -> bool:
-        """Take in what a job has measured by now; return whether its own choice may be another for it."""
+        """Read a job's measurements so far; return whether its choice of batch may change."""
         state, facts = self._states[job], self._facts()
         attempt = self._progress[job].attempt
         if not state.is_adaptive and self._known == "measured":

@@ -1,4 +1,4 @@
-"""How fast simulated jobs are with the CPUs and memory that they leave to the platform."""
+"""The speed of simulated jobs with the CPUs and memory that they leave to the platform."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from scheduler.core.model.snapshot import Job, JobId
 
 
 class Shares:
-    """What each job has now, as the last round said."""
+    """Each job's present share, by the last round."""
 
     def __init__(self) -> None:
         self._now: Mapping[JobId, AuxiliaryShare] = {}
 
     def turn_to(self, shares: Mapping[JobId, AuxiliaryShare]) -> list[JobId]:
-        """Take in what a round says; return the jobs for which it is news."""
+        """Apply a round's shares; return the jobs whose share changed."""
         before, self._now = self._now, shares
         return [job for job, share in shares.items() if share != before.get(job)]
 
     def factor(self, job: Job) -> float:
-        """Return how fast it is relative to the part of its nodes that its GPUs are."""
+        """Return the job's speed relative to its proportional share."""
         return speed_with(job, self._now[job.id]) if job.id in self._now else 1.0

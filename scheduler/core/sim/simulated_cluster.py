@@ -1,6 +1,6 @@
-"""Jobs on GPUs: what node agents do in the live loop, and the services that take their reports.
+"""Jobs on GPUs: the role of node agents in the live loop, and of the services that read their reports.
 
-It carries out plans and lets attempts end. What it learns it puts into the facts of the next round.
+It carries out plans and ends attempts, and updates the facts of the next round.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from scheduler.core.sim.workload import Truth
 
 
 class SimulatedCluster:
-    """Where each job is, how far it has come, and the account of every stay on GPUs."""
+    """The place and progress of each job, and the account of every stay on GPUs."""
 
     def __init__(self, facts: Facts, rules: Rules, events: EventQueue) -> None:
-        #: What the next round will be decided on.
+        #: The facts of the next round.
         self.facts = facts
         self.rules = rules
         self.progress: dict[JobId, Progress] = {}
@@ -77,14 +77,13 @@ class SimulatedCluster:
         self.company = Company(self, events)
         self._allocations = count(1 + max(facts.running, default=0))
         self._shares = Shares()
-        #: How the stay on an allocation that is stopping will have ended, and the jobs for which it gave way.
+        #: By stopping allocation: how its stay will end, and the jobs for which it was preempted.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
     # What the plan says
 
     def carry_out(self, plan: Plan) -> None:
-        """Do what a plan says: first who stops, then who starts in their places; others go on at their speed
-        with the CPUs and memory that they have now."""
+        """Carry out a plan: first stops, then starts in their places; others go on with their new shares."""
         actions, changed = plan.actions, self._shares.turn_to(plan.shares)
         for action in actions:
             if action.kind is ActionKind.REGRADE:
@@ -102,7 +101,7 @@ class SimulatedCluster:
             self._pause_others({job for action in actions for job in action.jobs})
 
     def _pause_others(self, named: Set[JobId]) -> None:
-        """Let each job that runs on pay for a round that changed something."""
+        """Charge each job that runs on for a round that changed something."""
         for running in self.facts.running.values():
             for job in running.jobs:
                 attempt = self.progress[job].attempt
@@ -137,7 +136,7 @@ class SimulatedCluster:
             self._send_away(running, end, action.preempted_by)
 
     def _send_away(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
-        """Let the jobs leave their GPUs, those that go on elsewhere when they have written a checkpoint."""
+        """Let the jobs leave their GPUs; jobs that go on elsewhere first write a checkpoint."""
         self._tell_to_stop(running, end, preempted_by)
         if OUTCOME_BY_CAUSE[CAUSES[end]] in GOES_ON and self._checkpoint_seconds(running):
             self.facts.put_running(changed(running, stopping=True))
@@ -146,7 +145,7 @@ class SimulatedCluster:
             self._release(running.allocation)
 
     def _tell_to_stop(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
-        """Note how the stay will have ended, and let its jobs make no more progress."""
+        """Record how the stay will end, and stop the progress of its jobs."""
         self._ends[running.allocation] = end, preempted_by
         for job in running.jobs:
             self.progress[job].stop(self._events.now, self.cause_for(job, running, end))
@@ -199,7 +198,7 @@ class SimulatedCluster:
         self.facts.put_job(self._scaling.add(self._profiles.add(known, truth), truth))
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
-        """Go on from where the given facts are."""
+        """Start from the state of the given facts."""
         for waiting in facts.jobs:
             self.submit(waiting, truths[waiting.id])
         for running in facts.running:
@@ -224,13 +223,13 @@ class SimulatedCluster:
         self._jobs.receive(job)
 
     def dismiss(self, job: JobId, outcome: str) -> None:
-        """End a job that has waited without success."""
+        """End a waiting job that can never run."""
         self.progress[job].outcome = outcome
         self.sampler.drop_waiting(self.progress[job].job)
         self.facts.drop_job(job)
 
     def tell(self) -> None:
-        """Let the scheduler know how far the jobs that run have come, and which nodes close too soon."""
+        """Let the scheduler know the progress of running jobs, and which nodes close too soon."""
         self._drain_deadlines.update(self.facts)
         self.steps.report()
         self._training.report()
@@ -243,9 +242,9 @@ class SimulatedCluster:
         self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.holds.in_use)
 
     def cancel(self, job: JobId) -> None:
-        """Its user wants a job no more: it leaves at once, without a checkpoint, as in the live loop.
+        """Cancel a job for its user: it leaves at once, without a checkpoint, as in the live loop.
 
-        One that is writing its checkpoint is not queued again when it has; nothing happens to one that ended.
+        A job that is writing its checkpoint is not queued again after that; an ended job stays as it is.
         """
         facts = self.facts
         if job not in facts.jobs:
@@ -264,16 +263,16 @@ class SimulatedCluster:
             self._jobs.close(job, JobEvent.CANCELLED)
 
     def finish(self, job: JobId) -> None:
-        """A job that runs ends now, whatever work it had left; one that waits or is stopping goes on."""
+        """End a running job now, whatever work it has left; a waiting or stopping job goes on."""
         attempt = self.progress[job].attempt if job in self.progress else None
         if attempt is not None and attempt.state is AttemptState.RUNNING:
             self._finish(job)
 
     def lose(self, present: Set[GpuId], nodes: Set[NodeId]) -> None:
-        """Attempts on GPUs, or on nodes, other than these are lost, and nominations for them dropped."""
+        """Lose attempts on GPUs, or on nodes, other than these, and drop nominations for them."""
         there = self.facts.running.values()
         lost = [each for each in there if not (present >= set(each.gpus) and nodes >= set(each.nodes))]
-        # First: else they would begin on what those leave who are lost.
+        # First, else they would begin on the GPUs of lost attempts.
         self._take_back_nominated(lost)
         for running in lost:
             if not running.is_nominated:
@@ -307,7 +306,7 @@ class SimulatedCluster:
         self.facts.put_tenant(changed(tenant, budget_spent=is_spent, budget_renewed_at=renewed_at))
 
     def take_back(self, running: Running) -> None:
-        """Take the GPUs, or its nomination for them, from an allocation: it is over."""
+        """End an allocation: release its GPUs or its nomination for them."""
         if running.phase == "held":
             self.use(running, -1)
         self.holds.release(running.allocation, running.gpus)
@@ -315,7 +314,7 @@ class SimulatedCluster:
         self._change_speeds(self._crowding.go(running.allocation))
 
     def _is_ready(self, running: Running) -> bool:
-        """Whether its jobs are nowhere else any more, and replicas without GPUs find CPUs and memory."""
+        """Whether its jobs have left all other GPUs, and replicas without GPUs have CPUs and memory."""
         has_left = all([self.progress[job].attempt is None for job in running.jobs])
         leaving = self.facts.stopping.values() if running.nodes else ()
         return has_left and not (leaving and in_the_way(self.facts, running, leaving))
@@ -357,14 +356,14 @@ class SimulatedCluster:
                 self.change_speed(job)
 
     def change_speed(self, job: JobId) -> None:
-        """Go on at what is now the speed of a job, unless it makes no more progress."""
+        """Apply a job's present speed, unless it makes no more progress."""
         attempt = self.progress[job].attempt
         if attempt is not None and attempt.state is AttemptState.RUNNING:
             self.progress[job].change_rate(self._events.now, self._rate(job, self.facts.current[job]))
             self._reschedule(job)
 
     def _reschedule(self, job: JobId) -> None:
-        """Plan the end of the attempt, or the time limit or the failure that comes before."""
+        """Schedule the end of the attempt, or an earlier time limit or failure."""
         self._training.schedule_change(job)
         self._scaling.schedule_epoch(job)
         progress = self.progress[job]
@@ -418,7 +417,7 @@ class SimulatedCluster:
         return True
 
     def _vacate(self, job: JobId, end: StayEnd, how: PartExited, kept: float | None = None) -> EndJob:
-        """A job leaves its GPUs by itself; those it shared them with go on alone."""
+        """Let a job leave its GPUs by itself; jobs that shared them go on."""
         running = self.facts.current[job]
         ended = self._record_stay(job, running, end, (), how, kept)
         if not self.company.left_by(running, [job]):
@@ -427,7 +426,7 @@ class SimulatedCluster:
         return ended
 
     def _release(self, allocation: AllocationId) -> bool:
-        """The GPUs of a stopped allocation come free; its jobs wait again or have ended."""
+        """Free the GPUs of a stopped allocation; its jobs wait again or have ended."""
         running = self.facts.running.get(allocation)
         if running is None:
             return False  # Its node was lost while it wrote its checkpoint.
@@ -467,7 +466,7 @@ class SimulatedCluster:
         how: PartExited,
         kept: float | None,
     ) -> EndJob:
-        """End the job's attempt and write it down, there and in what the scheduler knows of the job."""
+        """End the job's attempt and record it, there and in the scheduler's facts of the job."""
         facts, progress = self.facts, self.progress[job]
         ended = progress.exit(self._events.now, how)
         if facts.jobs[job].trial is not None and ended.outcome in GOES_ON:
@@ -487,7 +486,7 @@ class SimulatedCluster:
         return ended
 
     def promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
-        """Begin what is nominated for these GPUs, or for these jobs, and now waits for nothing else."""
+        """Begin allocations nominated for these GPUs, or for these jobs, that now wait for nothing else."""
         facts = self.facts
         nominated = facts.nominated_on_nodes.union(self.holds.nominees(gpus))
         nominated.update(facts.current[job].allocation for job in jobs if job in facts.current)

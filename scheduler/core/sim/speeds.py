@@ -1,7 +1,7 @@
-"""How fast a job runs where it was placed, relative to its own gang on the reference model, together.
+"""The speed of a job where it was placed, relative to its own gang, consolidated on the reference model.
 
-The tables behind it are measured ones (`scheduler.simulation.throughputs` reads them). What no table knows
-is assumed, and each assumption is here: unknown models and applications run at the reference rate, elastic
+The tables behind it are measured ones (`scheduler.simulation.throughputs` reads them). Unknown speeds are
+assumed, and all assumptions are here: unknown models and applications run at the reference rate, elastic
 gangs scale linearly, spreading over nodes costs what `default_locality` says, and jobs that share GPUs
 without a measurement take turns on the resources that their stages need (`perf.interleaving`), or each get an
 equal part of the GPUs where stages are not known. A gang on as few nodes as it can be counts as near.

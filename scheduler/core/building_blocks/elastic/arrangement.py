@@ -1,7 +1,7 @@
-"""Which replicas of which gang are on which node of one GPU model: what a policy tries out.
+"""A trial arrangement: the replicas of each gang by node, for one GPU model.
 
-Plain numbers of GPUs, so that thousands of moves cost little. With `apart` at most one gang of those that
-span nodes may be on a node: two that synchronise over one link slow each other down (Pollux, OSDI'21, 4.2.1).
+It counts GPUs only, so that thousands of moves cost little. With `apart`, at most one gang that spans nodes
+may be on a node: two that synchronise over one link slow each other down (Pollux, OSDI'21, 4.2.1).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOWHERE: Row = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """What is to be known of a gang to find nodes for it."""
+    """The facts about a gang that are needed to find nodes for it."""
 
     #: GPUs of one replica.
     replica_gpus: int = 1
@@ -24,7 +24,7 @@ class Gang:
     sizes: tuple[int, ...]
     #: Where it is; empty: it waits.
     base: Row = field(default_factory=dict)
-    #: Stays where it is, whatever is decided.
+    #: It stays in place, whatever is decided.
     pinned: bool = False
     #: Numbers of the nodes on which it may be; None: all.
     nodes: frozenset[int] | None = None
@@ -36,11 +36,11 @@ class Arrangement:
     """Gangs on nodes; begins with those that are pinned."""
 
     def __init__(self, room: Sequence[int], gangs: Sequence[Gang], *, limit: int, apart: bool) -> None:
-        #: GPUs that each node has left, and how many more may be handed out in all.
+        #: GPUs left on each node, and how many more may be handed out in all.
         self.room, self.left = list(room), limit
         self.gangs, self.apart = gangs, apart
         self.rows: list[Row] = [NOWHERE] * len(gangs)
-        #: The gang over several nodes that is on each node, the latest to come; -1: none is.
+        #: By node, the latest gang over several nodes that is on it; -1: none.
         self._spread = [-1] * len(room)
         for number, gang in enumerate(gangs):
             if gang.pinned:
@@ -60,7 +60,7 @@ class Arrangement:
         return not gang.on_one_node and not (self.apart and any(self._spread[node] >= 0 for node in row))
 
     def put(self, number: int, row: Row) -> None:
-        """Move a gang that is not pinned; `fits` must have said that it can."""
+        """Move a gang that is not pinned; `fits` must have returned True."""
         self.remove(number)
         self._put(number, row)
 
@@ -110,7 +110,7 @@ class Arrangement:
         open_nodes.sort(key=lambda node: (-(self.room[node] // each), node not in gang.base))
         for position, node in enumerate(open_nodes):
             if self.room[node] // each >= left:
-                # The last few go where they leave the least over.
+                # The last few replicas go to the node with the tightest fit.
                 rest = [other for other in open_nodes[position:] if self.room[other] // each >= left]
                 node = min(rest, key=lambda other: (self.room[other], other not in gang.base))
                 row[node] = left
@@ -143,8 +143,8 @@ def arranged(
 ) -> list[Row]:
     """Return nodes for each gang, given how many replicas each is to have.
 
-    A gang that has as many as before stays where it is. The others choose next, the largest first. A gang for
-    which not all replicas find room gets its largest size that does.
+    A gang with as many replicas as before stays in place. The others choose next, the largest first. A gang
+    whose replicas do not all fit gets its largest size that does.
     """
     arrangement = Arrangement(room, gangs, limit=limit, apart=apart)
     order = sorted(range(len(gangs)), key=lambda number: -replicas[number] * gangs[number].replica_gpus)

@@ -17,7 +17,7 @@ from scheduler.core.fitting.demand import all_sizes_of, demand_of, least_gpus, s
 from scheduler.core.model.plan import Decision, Grant, Reason
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 
-#: How often the count is repeated.
+#: The most times that the count is repeated.
 ATTEMPTS = 4
 
 #: Divides what is idle: jobs, the sizes in GPUs that each may have (ascending, its base first), and how many
@@ -47,10 +47,10 @@ def decide_by_epochs(
 
 
 def with_extra_workers(view: View, waiting: Sequence[Job], divide: Divide, *, may_grow: bool) -> Outcome:
-    """Return what changes; unless `may_grow`, no running job gets more than it has.
+    """Return the changes; unless `may_grow`, no running job gets more GPUs than it has.
 
-    The sizes are first found by counting, and then tried on the cluster, where GPUs may lie too scattered for
-    a job to start or to grow. Then the count is repeated with that job at the largest size that it can have,
+    Sizes are first found by counting, then tried on the cluster, where GPUs may be too fragmented for a job
+    to start or grow. Then the count is repeated with that job limited to the largest size that it can have,
     so no job gives up GPUs that no other job gets.
     """
     most: dict[JobId, int] = {}
@@ -67,8 +67,8 @@ def with_extra_workers(view: View, waiting: Sequence[Job], divide: Divide, *, ma
 def _tried(
     view: View, waiting: Sequence[Job], sizes: Mapping[JobId, int]
 ) -> tuple[Outcome, dict[JobId, int]]:
-    """Return what changes with these sizes: gangs that shrink, then those that start, then those that grow as
-    far as there is room; and the size that each comes to, 0 for a gang that does not start.
+    """Return the changes with these sizes: gangs that shrink, then gangs that start, then gangs that grow as
+    far as there is room. Also return each gang's resulting size, 0 for a gang that does not start.
     """
     before = {job: len(view.running[job].gpus) for job in sizes if job in view.running}
     capacity = view.capacity.fork()
@@ -77,7 +77,7 @@ def _tried(
     growing = [job for job, size in before.items() if sizes[job] > size]
     found = dict.fromkeys(sizes, 0) | before
     grants = [_resize(view, capacity, job, range(sizes[job], sizes[job] + 1)) for job in shrinking]
-    # A gang that is to grow keeps what it has: it makes room for no start.
+    # A gang that is to grow keeps its GPUs: it makes room for no start.
     capacity.keep_all()
     grants += [_start(capacity, job, sizes[job.id]) for job in waiting if job.id in sizes]
     grants += [_resize(view, capacity, job, range(before[job] + 1, sizes[job] + 1)) for job in growing]
@@ -125,14 +125,14 @@ class _Count:
         )
 
     def _shrink(self, held: Running) -> None:
-        """Leave a gang its base, on the GPU model that it has."""
+        """Shrink a gang to its base, on the GPU model that it has."""
         job, capacity = self._view.jobs[held.jobs[0]], self._capacity
         holding = capacity.pending[held.jobs]
         without = capacity.fork()
         without.drop(holding)
         fit = without.find(demand_of(job, capacity.cluster, least_gpus(job), held.gpu_model))
         if fit is None or fit.victims:
-            # The nodes that it has would not take it today: it stays as it is.
+            # Its nodes would not accept it today, so it stays as it is.
             capacity.keep(holding)
             return
         capacity.drop(holding)
@@ -159,7 +159,7 @@ class _Count:
             self._models[job.id] = model
 
     def _extend(self, model: str, jobs: Sequence[Job], divide: Divide, *, may_grow: bool) -> None:
-        """Divide what is idle of a model among those that are on it."""
+        """Divide the idle GPUs of a model among the jobs on it."""
         choices = []
         for job in jobs:
             held = self._view.running.get(job.id)
@@ -173,7 +173,7 @@ class _Count:
 
 
 def _start(capacity: Capacity, job: Job, size: int) -> Grant | None:
-    """Settle a gang that waits at the largest size, up to the one given, at which it fits.
+    """Settle a waiting gang at the largest size, up to the one given, at which it fits.
 
     Its base may take the GPUs of opportunistic jobs, its extra workers may not.
     """
@@ -189,7 +189,7 @@ def _start(capacity: Capacity, job: Job, size: int) -> Grant | None:
 
 
 def _resize(view: View, capacity: Capacity, job: JobId, sizes: range) -> Grant | None:
-    """Settle a gang that runs at the largest of these sizes at which it disturbs no other, else as it is."""
+    """Settle a running gang at the largest of these sizes that disturbs no other job, else as it is."""
     held = view.running[job]
     holding = view.capacity.pending[held.jobs]
     without = capacity.fork()

@@ -1,4 +1,4 @@
-"""Grants of what a policy decided about elastic gangs: everything that is unchanged stays where it is.
+"""Turns a policy's decisions about elastic gangs into grants: what is unchanged stays in place.
 
 A grant names its nodes, and falls back on any place for as many GPUs, then on what the gang has now, or on
 the fewest that it starts with. So a gang does not lose what it has if its planned place is not available:
@@ -20,7 +20,7 @@ from scheduler.core.model.snapshot import Job, JobId
 
 
 def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) -> tuple[Grant, ...]:
-    """Return grants for the gangs of all pools, given the nodes of each; those with none get nothing.
+    """Return grants for the gangs of all pools, given the nodes of each; a gang without nodes gets nothing.
 
     A job that shares GPUs keeps them. First come gangs that stay. Then come those that only shrink, so that
     the others can have what they give up. The others come last, the largest first.
@@ -45,9 +45,7 @@ def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) 
 def changes_of(
     view: View, pools: Sequence[Pool], grants: Sequence[Grant]
 ) -> tuple[tuple[Grant, ...], tuple[JobId, ...]]:
-    """Return the grants that change something, and the running jobs of the pools that are granted nothing any
-    more.
-    """
+    """Return the grants that change something, and the running jobs of the pools that lose their GPUs."""
     named = {job for grant in grants for job in grant.jobs}
     jobs = [job.id for pool in pools for job in pool.jobs]
     stops = [job for job in jobs if job in view.running and job not in named]
@@ -55,7 +53,7 @@ def changes_of(
 
 
 def stays(grant: Grant, view: View) -> bool:
-    """Whether a grant is what its jobs have, where they have it."""
+    """Whether a grant leaves its jobs as they are, in place."""
     running = view.running.get(grant.jobs[0])
     if running is None or running.jobs != grant.jobs or grant.gpus != len(running.gpus):
         return False
@@ -68,7 +66,7 @@ def minimum_starts(
     """Return grants that start gangs in their order beside all that runs in the view, each with the fewest
     GPUs that it can have: idle ones, or those of opportunistic jobs that the view may reclaim.
 
-    `grants`, `stops`: what was decided about others already.
+    `grants`, `stops`: the decisions about other jobs.
     """
     capacity = view.capacity.fork()
     capacity.keep_all(but=[*stops, *(job for grant in grants for job in grant.jobs)])
@@ -95,9 +93,10 @@ def minimum_starts(
 def starts_beside_parts(
     view: View, line: Sequence[Job], grants: Sequence[Grant], stops: Sequence[JobId]
 ) -> tuple[Grant, ...]:
-    """Return grants that start more gangs, in line, on what is left where some have parts of GPUs.
+    """Return grants that start more gangs, in queue order, on what is left where jobs have parts of GPUs.
 
-    Pools count a part as a GPU: several on one leave others idle. `grants`, `stops`: what was decided so.
+    Pools count a part as a whole GPU, so several parts on one GPU leave others idle. `grants`, `stops`: the
+    decisions made with pools.
     """
     if not any(job.has_parts for job in line):
         return ()
@@ -107,7 +106,7 @@ def starts_beside_parts(
 
 
 def _choices(view: View, pool: Pool, position: int, row: Row) -> tuple[int, list[Grant]]:
-    """Return when a gang's turn is, and its grants: it gets the first that fits."""
+    """Return a gang's turn, and its grants in order of preference: it gets the first that fits."""
     job, gang = pool.jobs[position], pool.gangs[position]
     gpus, running = sum(row.values()) * gang.replica_gpus, view.running.get(job.id)
     model = pool.gpu_model
@@ -129,6 +128,6 @@ def _choices(view: View, pool: Pool, position: int, row: Row) -> tuple[int, list
 
 
 def waiting_in(order: Sequence[Job], grants: Sequence[Grant]) -> tuple[JobId, ...]:
-    """Return who is granted nothing, in order."""
+    """Return the jobs that are granted nothing, in order."""
     granted = {job for grant in grants for job in grant.jobs}
     return tuple([job.id for job in order if job.id not in granted])

@@ -1,7 +1,7 @@
-"""The multiple-choice knapsack: one choice of each group, together not too heavy, and of the greatest worth.
+"""The multiple-choice knapsack: one choice of each group, within the capacity and of the greatest worth.
 
 By dynamic programming over the capacity, exact for any worths: capacity × options steps, vectorised over the
-capacity. Of choices that are worth as much, the one that comes first among a group's options is taken.
+capacity. Among equally good choices, the first of a group's options is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def best_choices(options: Sequence[tuple[Ints, Floats]], capacity: int) -> tuple[list[int], float]:
-    """Return the place of each group's choice among its options, and what all are worth together.
+    """Return the index of each group's choice among its options, and the total worth.
 
     Each group has weights, whole numbers from 0 on, and their worths; -inf is what must not be chosen. Where
     nothing fits, the worth is -inf and the choices mean nothing.

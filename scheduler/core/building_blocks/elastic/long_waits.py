@@ -1,15 +1,14 @@
-"""Jobs that waited too long, and so come first, under a policy that prefers the jobs that gain most from
-GPUs.
+"""Jobs that have waited too long come first, under policies that prefer the jobs that gain most from GPUs.
 
-A large gang that cannot be smaller costs many others their GPUs. By a sum of speedups or utilities it may
+A large gang that cannot shrink costs many others their GPUs, so under a sum of speedups or utilities it may
 wait for ever. So a job that waits for longer than a limit is *due*; due jobs are ordered by priority, then by
-the longest wait. A due job has its fewest GPUs before other jobs are considered, and keeps them for as long
-as the limit, its *turn*. Turns have at most half of the GPUs, but a single turn may have all that it needs;
+the longest wait. A due job gets its fewest GPUs before other jobs are considered, and keeps them for as long
+as the limit, its *turn*. Turns get at most half of the GPUs, but a single turn may have all that it needs;
 the rest goes where it makes the most progress. No due job passes another. So the first due job that would fit
 into the GPUs of the view starts at the latest when all turns have ended, which is within the limit and a
-cycle; the n-th starts after n such times at most. Waits are counted from when the policy first saw a job
-wait, and start again when its memory is lost. This rule is ours: neither Pollux (OSDI'21) nor Sia (SOSP'23)
-has one (decision 0051).
+cycle; the n-th starts after n such times at most. Waits count from when the policy first saw the job wait,
+and start again if its memory is lost. This rule is ours: neither Pollux (OSDI'21) nor Sia (SOSP'23) has one
+(decision 0051).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.demand import least_gpus
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
-#: The part of the GPUs that goes to those who are due.
+#: The part of the GPUs that goes to due jobs.
 LARGEST_PART = 0.5
 
 
@@ -33,9 +32,9 @@ LARGEST_PART = 0.5
 class LongWaits:
     """Which jobs come first in a cycle, and since when each one waits."""
 
-    #: Those that wait and are due, the longest wait first.
+    #: Waiting jobs that are due: by priority, then the longest wait first.
     due: tuple[Job, ...]
-    #: Those that run because they were due, and keep what they have for now.
+    #: Running jobs that have a turn, and keep their GPUs for now.
     kept: frozenset[JobId]
     #: Since when each waits.
     since: Mapping[JobId, float]
@@ -43,7 +42,7 @@ class LongWaits:
     def within(self, gpus: int, used: int, could: Callable[[Job], bool]) -> list[Job]:
         """Return the jobs whose turn may begin with this many GPUs in all, of which other turns have `used`.
 
-        `could`: whether a job could start if no job had a turn; one that could not holds up none.
+        `could`: whether a job could start if no job had a turn; a job that could not delays no other.
         """
         found: list[Job] = []
         for job in filter(could, self.due):
@@ -55,7 +54,7 @@ class LongWaits:
         return found
 
     def memory(self, served: Iterable[Job]) -> dict[str, Any]:
-        """Return what is to be remembered when these were given GPUs because they were due; plain values."""
+        """Return the memory after the turns of `served` have begun; plain values."""
         kept = sorted(self.kept | {job.id for job in served})
         found: dict[str, Any] = {}
         if self.since:
@@ -66,7 +65,7 @@ class LongWaits:
 
 
 def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
-    """Return who is due, given what `LongWaits.memory` returned last time; none where the limit is 0."""
+    """Return the long waits, given what `LongWaits.memory` returned last time; none where the limit is 0."""
     if not longest_seconds:
         return LongWaits(due=(), kept=frozenset(), since={})
     before, now = known.get("waits", {}), view.now
@@ -84,7 +83,7 @@ def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
 def in_turn(waits: LongWaits, pool: Pool) -> tuple[tuple[Gang, ...], list[Job]]:
     """Return the gangs of a pool, with those that have a turn pinned, and the jobs whose turn begins.
 
-    These are put where the GPUs would be if only jobs that have a turn or are pinned had any.
+    Jobs whose turn begins are placed as if only jobs with a turn and pinned jobs had GPUs.
     """
     places = {job.id: place for place, job in enumerate(pool.jobs)}
     if waits.kept.isdisjoint(places) and not any([job.id in places for job in waits.due]):

@@ -1,4 +1,4 @@
-"""What a view offers of each GPU model, node by node, and which of its gangs may be how large there."""
+"""The GPUs that a view offers, by model and node, and the sizes that its gangs may have there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.core.fitting.cluster import NODE_LEVEL
 from scheduler.core.fitting.demand import all_sizes_of, demand_of, least_gpus, models_of
 from scheduler.core.model.snapshot import Job, JobId, NodeId, Running
 
-#: How many times as many replicas as it ever had a job gets at most, as long as nothing says how it scales.
+#: A job gets at most this many times the replicas that it ever had, until its scaling is known.
 EXPLORATION = 2
 
 
@@ -36,7 +36,9 @@ class Pool:
 
 
 def has_exact_nodes(job: Job) -> bool:
-    """Whether counts say where a gang is: its replicas are equal, and need be no nearer than on a node."""
+    """Whether counts by node describe a gang's place: its replicas are equal, and need no level below a
+    node.
+    """
     near = job.topology is not None and job.topology.required
     return len(job.tasks) == 1 and not (
         near and job.topology is not None and job.topology.level != NODE_LEVEL
@@ -46,9 +48,9 @@ def has_exact_nodes(job: Job) -> bool:
 def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Pool]:
     """Return a pool for each model that the view may hand out, jobs in `order`.
 
-    A job that runs is in the pool of its model. One that waits and accepts several is in that of the first
-    on which its speed is known, else of the one with the most GPUs for each job. Jobs that share GPUs are in
-    none, and what they have is not offered.
+    A running job is in the pool of its model. A waiting job that accepts several models is in the pool of the
+    first on which its speed is known, else of the one with the most GPUs for each job. Jobs that share GPUs
+    are in none, and their GPUs are not offered.
     """
     capacity = view.capacity
     sharing = {unit for unit in capacity.pending if len(unit) > 1}
@@ -75,7 +77,7 @@ def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Poo
 
 
 def pool_on(view: View, model: str, jobs: Sequence[Job]) -> Pool:
-    """Return the pool of a model with only these jobs, on whatever model they run now."""
+    """Return the pool of a model with only these jobs, whichever model they run on now."""
     capacity = view.capacity
     sharing = {unit for unit in capacity.pending if len(unit) > 1}
     room = capacity.offered_by_node(model, but=sharing)
@@ -96,9 +98,10 @@ def _pool(view: View, model: str, jobs: Sequence[Job], room: Sequence[int], limi
 
 
 def misplaced(view: View, pool: Pool) -> set[JobId]:
-    """Return who runs on GPUs of the model that the view may not hand out any more, as on closed nodes.
+    """Return the jobs on GPUs of the model that the view may no longer hand out, such as those of closed
+    nodes.
 
-    No policy can do anything about them: they are left as they are.
+    No policy can change that, so they stay as they are.
     """
     found: set[JobId] = set()
     board = Arrangement(pool.room, pool.gangs, limit=pool.limit, apart=False)
@@ -115,8 +118,9 @@ def misplaced(view: View, pool: Pool) -> set[JobId]:
 
 
 def most_replicas(job: Job, running: Running | None) -> int:
-    """Return the most replicas that a job should get for now: twice as many as it ever had, so that belief in
-    perfect scaling is tried out step by step (Pollux, OSDI'21, section 4.1)."""
+    """Return the most replicas that a job should get for now: twice as many as it ever had, so that assumed
+    scaling is tested step by step (Pollux, OSDI'21, section 4.1).
+    """
     least = least_gpus(job) // job.tasks[0].gpus
     had = 0 if running is None else len(running.replicas)
     if job.goodput is not None:
@@ -125,11 +129,11 @@ def most_replicas(job: Job, running: Running | None) -> int:
 
 
 def _limit(capacity: Capacity, model: str, offered: int, sharing: Collection[tuple[JobId, ...]]) -> int:
-    """Return how many GPUs of a model those who share none may have together."""
+    """Return how many GPUs of a model the jobs that share none may have together."""
     room = int(capacity.room(model))
     for unit, holding in capacity.pending.items():
         if holding.model == model:
-            # What stays whatever is decided was counted when the view was made.
+            # Pinned holdings were already subtracted when the view was made.
             room += holding.gpus if unit in capacity.pinned else 0
             room -= holding.gpus if unit in sharing else 0
     return max(min(offered, room), 0)
@@ -169,7 +173,7 @@ def _gang(job: Job, view: View, model: str, limit: int, numbers: Mapping[NodeId,
 
 
 def _base(running: Running, capacity: Capacity, each: int) -> Row:
-    """Return where a gang is; for a gang with unequal replicas, its GPUs."""
+    """Return a gang's replicas by node; for a gang with unequal replicas, its GPUs by node."""
     row: dict[int, int] = {}
     for replica in running.replicas:
         places = [capacity.cluster.where[gpu][1] for gpu in replica if gpu in capacity.cluster.where]

@@ -1,4 +1,4 @@
-"""How many times as fast each gang of a pool is as with its fair share, by number of replicas."""
+"""The speedup of each gang of a pool over its fair share, by number of replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler.core.model.snapshot import Job
 
 
 def goodput_model_of(job: Job, gpu_model: str) -> GoodputModel | None:
-    """Return how a job scales on a GPU model; None where nothing was measured, or what makes no sense."""
+    """Return a job's goodput model on a GPU model; None where nothing usable was measured."""
     facts = job.goodput
     if facts is None or gpu_model not in facts.parameters:
         return None
@@ -36,8 +36,8 @@ def relative_goodput(
 ) -> float | None:
     """Return how many times as fast as its own gang an elastic job is on `gpus` GPUs of a model.
 
-    `is_spread`, `own_is_spread`: whether these, and those of its own gang, are on several nodes. None where
-    nothing was measured, or the job is not believed to run there.
+    `is_spread`, `own_is_spread`: whether these GPUs, and those of its own gang, are on several nodes. None
+    where nothing was measured, or the model predicts no progress.
     """
     if (gpus, is_spread) == (job.gpus, own_is_spread):
         return 1.0
@@ -56,8 +56,8 @@ def relative_goodputs(
 ) -> Sequence[float] | None:
     """Return how many times as fast as its own gang an elastic job is on each of these numbers of GPUs.
 
-    What no node of `largest_node` GPUs could hold is spread over several. 0 where the job is not believed to
-    run; None where nothing was measured.
+    A size above `largest_node` GPUs is spread over several nodes. 0 where the model predicts no progress;
+    None where nothing was measured.
     """
     model = goodput_model_of(job, gpu_model)
     if model is None:
@@ -68,7 +68,7 @@ def relative_goodputs(
     return _relative_goodputs(model, nodes, replicas)
 
 
-# Policies ask in each round what changes only when a job was fitted again.
+# Policies ask in each round, but the answer changes only when a job's model is fitted again.
 @lru_cache(maxsize=4096)
 def _relative_goodputs(
     model: GoodputModel, nodes: tuple[int, ...], replicas: tuple[int, ...]
@@ -82,8 +82,8 @@ def speedup_table(
 ) -> Floats:
     """Return speedups by (0 on one node or 1 on several, gang, replicas).
 
-    The fair share is on one node, as in Pollux's published code. A gang of which nothing was measured scales
-    perfectly; one of fixed size has speedup 1 at that size. A size that it cannot have has 0.
+    The fair share is on one node, as in Pollux's published code. A gang without measurements scales
+    perfectly; a gang of fixed size has speedup 1 at that size. A size that a gang cannot have has speedup 0.
     """
     width = max([gang.sizes[-1] for gang in gangs], default=0) + 1
     found = np.zeros((2, len(gangs), width))
@@ -113,6 +113,6 @@ def speedup_table(
     found[nodes[inside] - 1, gang_of[inside], replicas[inside]] = goodput[inside]
     for number in np.unique(gang_of[is_first]).tolist():
         most = found[:, number].max()
-        # Where it cannot run on its fair share it is compared with the best that it can.
+        # Where it cannot run on its fair share, it is compared with its best size.
         found[:, number] /= at_fair[number] or most or 1.0
     return found

@@ -1,13 +1,13 @@
 """What units are owed on each GPU model, and what jobs received there.
 
 While a unit waits, the time it should have had there adds up; while it runs there, that time is paid off.
-Idle GPUs are no deficit: time beyond a target counts for one lease at most, besides the time for which a unit
-is left in its place because of what a preemption costs it. A job that was given a model on which it has no
-target is owed nothing for that time on models that are no faster for it.
+Idle GPUs create no deficit: time beyond a target counts for one lease at most, plus the time for which a unit
+keeps its place because of its preemption cost. For the time that a job runs on a model on which it has no
+target, it is owed nothing on models that are no faster for it.
 
 Gavel compares target and received share since the last allocation. Whenever it decides shares again, it
-forgets what it owed, but for ties (section 5). Here the debt is carried over, so that a unit's part converges
-to its shares however often these change.
+forgets debts, except for ties (section 5). Here debts are carried over, so that a unit's time converges to
+its shares however often these change.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from scheduler.core.model.snapshot import JobId, Memory
 
 #: Digits after the point of seconds that are remembered.
 DIGITS = 3
-#: No unit is left in its place for longer than this because of what a preemption costs.
+#: The most leases for which a unit keeps its place because of its preemption cost.
 MOST_LEASES = 10
 
 
-#: As what unit a job ran, on which model, for how many seconds.
+#: The unit as which a job ran, its model, and for how many seconds.
 _Stretch = tuple[Unit, str, float]
 
 
@@ -39,14 +39,14 @@ class Deficits:
     def __init__(self, view: View, memory: Memory, lease_seconds: float, overhead: float = 0.0) -> None:
         self._view, self._lease_seconds, self._overhead = view, lease_seconds, overhead
         self._at = float(memory.get("at", view.now))
-        #: When shares were decided last, and what each job received since then.
+        #: When shares were last decided, and what each job has received since.
         self.reset_at = float(memory.get("reset_at", view.now))
         self.received: dict[str, dict[str, float]] = memory.get("received", {})
         known = {unit_named(name): dict(owed) for name, owed in memory.get("owed", {}).items()}
         self._owed: dict[Unit, dict[str, float]] = known
 
     def settle(self, time_shares: TimeShares, run_options: RunOptions) -> None:
-        """Write down what happened since the last round."""
+        """Record what units received since the last round, and what they are owed."""
         view = self._view
         passed = max(0.0, view.now - self._at)
         ran = self._receive(time_shares)
@@ -54,7 +54,7 @@ class Deficits:
         for unit, shares in time_shares.items():
             before, here = self._owed.get(unit, {}), ran.get(unit[0])
             if not all(job in view.jobs for job in unit):
-                # The debts wait for a job that is still leaving its GPUs, and for one that is held.
+                # Debts are kept for a job that is still leaving its GPUs or is held.
                 owed[unit] = before
                 continue
             owed[unit] = {}
@@ -68,7 +68,7 @@ class Deficits:
         self._owed = owed
 
     def _receive(self, time_shares: TimeShares) -> Mapping[JobId, _Stretch]:
-        """Add up what jobs received, and return the latest of it by job."""
+        """Add up what jobs received, and return the latest stretch by job."""
         view = self._view
         ran: dict[JobId, _Stretch] = {}
         known = {str(job) for unit in time_shares for job in unit}.union(map(str, view.jobs))
@@ -90,7 +90,7 @@ class Deficits:
         time_shares: TimeShares,
         run_options: RunOptions,
     ) -> bool:
-        """Return whether the job was given another model in passing that is as fast for it."""
+        """Return whether the job was given left-over GPUs of another model that is as fast for it."""
         unit, there, seconds = ran.get(job, ((), "", 0.0))
         if not seconds or there in time_shares.get(unit, {}):
             return False
@@ -102,10 +102,11 @@ class Deficits:
         return self._owed.get(unit, {}).get(model, 0.0)
 
     def worth_staying(self, unit: Unit, model: str) -> float:
-        """Return the seconds more that another must be owed to take the place that the unit runs in; else 0.
+        """Return how many more seconds another unit must be owed to take this unit's place; 0 if it does not
+        run there.
 
-        A preemption shall cost the unit no more than a part, the overhead, of the time it runs at a stretch.
-        This keeps a unit in its place for a few leases at most.
+        A preemption shall cost the unit at most a part, the overhead, of the time that it runs without
+        interruption. This keeps a unit in its place for a few leases at most.
         """
         running = self._view.running.get(unit[0])
         if not self._overhead or running is None or (running.jobs, running.gpu_model) != (unit, model):
@@ -115,7 +116,7 @@ class Deficits:
         return min(cost / self._overhead, MOST_LEASES * self._lease_seconds)
 
     def reset(self, time_shares: TimeShares) -> None:
-        """Start the count of what is received again, since shares were decided. What is owed stays owed."""
+        """Restart the count of received time, since shares were decided again. Debts are kept."""
         self.reset_at, self.received = self._view.now, {}
         self._owed = {unit: owed for unit, owed in self._owed.items() if unit in time_shares}
 

@@ -1,4 +1,4 @@
-"""A lease made real on the view's GPUs: which jobs stay, move, start, or leave.
+"""The placement of a lease on the view's GPUs: which jobs stay, move, start or leave.
 
 A job that has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
 checkpointed (Gavel, section 5). No job stops for a turn that cannot be taken: gangs without a turn leave only
@@ -20,12 +20,12 @@ from scheduler.core.fitting.offers import Pending
 from scheduler.core.model.plan import Grant, Mode
 from scheduler.core.model.snapshot import Job, JobId
 
-#: For no more gangs at a time others have to move.
+#: The most gangs at a time for which others have to move.
 MOST_GATHERED = 16
 
 
 class LeaseSettler:
-    """Settles units on a copy of the view's capacity; `changing` says that those that run are up for it."""
+    """Settles units on a copy of the view's capacity; `changing`: whether running jobs may have to leave."""
 
     def __init__(self, view: View, run_options: RunOptions, *, changing: bool) -> None:
         self._view, self._run_options = view, run_options
@@ -47,7 +47,7 @@ class LeaseSettler:
         return any(left > 0 for left in self._left.values()) or self._capacity.has_open_gpus
 
     def serve(self, chosen: Mapping[Unit, str], first: Sequence[Unit] = ()) -> None:
-        """Give places to units that have turns: to some `first`, where others have to move for them."""
+        """Give places to units that have turns; to those in `first` before others, which may have to move."""
         self._capacity.pending = self._by_importance(chosen)
         for unit in first:
             self.start(unit, chosen[unit])
@@ -56,31 +56,32 @@ class LeaseSettler:
             self.start(unit, model)
 
     def gangs_without_place(self, chosen: Mapping[Unit, str]) -> list[Unit]:
-        """Return units of several GPUs that found no place, as many as others may have to move for."""
+        """Return units of several GPUs that found no place, at most `MOST_GATHERED`."""
         jobs = self._view.jobs
         left = [unit for unit in chosen if self._settled.isdisjoint(unit)]
         return [unit for unit in left if gpus_of(unit, jobs, self._run_options) > 1][:MOST_GATHERED]
 
     def gpus_served(self, chosen: Mapping[Unit, str]) -> int:
-        """Return the GPUs of those units that have a place."""
+        """Return the GPUs of the units that have a place."""
         served = [unit for unit in chosen if self._settled.issuperset(unit)]
         return sum([gpus_of(unit, self._view.jobs, self._run_options) for unit in served])
 
     def _extend(self, chosen: Mapping[Unit, str]) -> None:
-        """Let units stay that run on the model on which they have their turn."""
+        """Extend units that run on the model of their turn."""
         for unit, model in chosen.items():
             holding = self._capacity.pending.get(unit)
             if holding is None or holding.model != model or not self._capacity.may_stay(holding):
                 continue
             self._keep(unit, holding)
         if len(self._capacity.pending) > MANY:
-            # Which of these jobs leave first makes no difference: those for which there is room stay in the
-            # end.
+            # The order in which these jobs leave does not matter: those with room stay in the end.
             for holding in list(self._capacity.pending.values()):
                 self._capacity.drop(holding)
 
     def start(self, unit: Unit, model: str) -> bool:
-        """Start the unit, or move it, if it fits there; others that have no place yet may have to leave."""
+        """Start or move the unit if it fits on that model; others that have no place yet may have to
+        leave.
+        """
         if not self._settled.isdisjoint(unit):
             return False
         gpus, jobs = gpus_of(unit, self._view.jobs, self._run_options), self._view.jobs
@@ -97,7 +98,7 @@ class LeaseSettler:
             self._misfits.add(shape)
             return False
         self._capacity.take(fit)
-        # Parts are not counted: how many GPUs they open shows when a place is looked for.
+        # Parts are not counted: the number of GPUs that they open is known only after placement.
         self._left[model] -= 0 if has_parts else gpus
         for held in [held for held in self._capacity.pending if not set(held).isdisjoint(unit)]:
             self._capacity.drop(self._capacity.pending[held])
@@ -113,7 +114,9 @@ class LeaseSettler:
                 self._keep(jobs, holding)
 
     def fill(self, jobs: Iterable[Job], turns: TimeSlices, waiting_for: Collection[JobId] = ()) -> None:
-        """Start jobs on what is still idle, each on the fastest model that has room; some are waited for."""
+        """Start jobs on idle GPUs, each on the fastest model with room; jobs in `waiting_for` do not
+        start.
+        """
         for job in jobs:
             if not self.has_room:
                 return
@@ -121,7 +124,7 @@ class LeaseSettler:
                 any(self.start((job.id,), model) for model in turns.preferred(job))
 
     def outcome(self, line: Sequence[Job]) -> Outcome:
-        """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
+        """Return the outcome; `line`: all jobs of the view in the order in which they are served."""
         return settled_outcome(self._view, self._grants, self._settled, [job.id for job in line])
 
     def _keep(self, unit: Unit, holding: Holding) -> None:
@@ -130,7 +133,7 @@ class LeaseSettler:
         self._settled.update(unit)
 
     def _by_importance(self, chosen: Mapping[Unit, str]) -> Pending:
-        """Return the holdings, those without a turn last: the last ones give way first."""
+        """Return the holdings, those without a turn last; the last ones are the first victims."""
         pending = dict(self._capacity.pending)
         ranked = {unit: pending.pop(unit) for unit in chosen if unit in pending}
         return ranked | pending

@@ -1,8 +1,8 @@
 """Rounds of leases that bring jobs to their target shares, however these were decided.
 
-Where a lease ends all units stand in line: those furthest behind their targets get their turns, a unit that
-already runs on the model of its turn stays, and what is left over goes to others. Within a lease no running
-job is disturbed; new jobs, and GPUs that come free, are served at once.
+Where a lease ends, all units queue: those furthest behind their targets get turns, a unit that already runs
+on the model of its turn stays, and left-over GPUs go to others. Within a lease no running job is disturbed;
+new jobs, and GPUs that come free, are served at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rules:
 
     #: The policy's name: memory of another one is not used.
     policy: str
-    #: How it decides on shares: when an operator changes that, they are decided again at once.
+    #: The policy's settings for shares; when an operator changes them, shares are decided again at once.
     manner: str
     lease_seconds: float
     #: Shares are decided again no more often than this.
@@ -53,15 +53,15 @@ class Rules:
     random: bool = False
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.0
-    #: Whether jobs that have their turn move elsewhere so that a gang which has one too finds a place.
+    #: Whether jobs that have their turn move so that a gang that also has its turn finds a place.
     gathers: bool = False
-    #: Part of the time at a stretch that a preemption may cost; 0: what it costs does not count.
+    #: The part of the time without interruption that a preemption may cost; 0: its cost does not count.
     overhead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SolverRequest:
-    """What shares depend on, and how to decide on them: only done when that changed."""
+    """The inputs of shares, and how to decide shares; done only when the inputs have changed."""
 
     #: Plain values that JSON keeps as they are.
     key: Sequence[Any]
@@ -69,9 +69,9 @@ class SolverRequest:
 
 
 class Rounds:
-    """One round. `ask` says what shares depend on now; None: no job could have any.
+    """One round. `ask` returns the present inputs of shares; None: no job can have any.
 
-    `order` makes the turns once shares are decided; without it they go by the deficits of single jobs.
+    `order` makes the turns once shares are decided; without it turns follow the deficits of single jobs.
 
     Memory, beside the deficits': `policy`, `manner`, `lease_ends`, `asked` (the key that shares were decided
     for), `targets` by job, `shared` by two jobs, and those that are `due` to start in this lease, by unit,
@@ -97,7 +97,7 @@ class Rounds:
         self._due = {unit_named(name): model for name, model in memory.get("due", {}).items()}
         #: Jobs kept for a partner that has not left its old GPUs yet.
         self._expects: set[JobId] = set()
-        # Where memory is lost, the lease began when the last of those that run started.
+        # If memory is lost, the lease is assumed to have begun when the last running job started.
         begun = [running.since + rules.lease_seconds for running in view.running.values()]
         self._lease_ends = float(memory.get("lease_ends", max(begun, default=view.now)))
 
@@ -131,7 +131,7 @@ class Rounds:
             self._deficits.reset(self._targets)
 
     def _changed(self, turns: TimeSlices) -> Outcome:
-        """Begin a lease: all units stand in line."""
+        """Begin a lease in which all units queue."""
         view, part = self._view, self._rules.profiling
         settled = profile(view, self._run_options, turns, part) if part else set()
         absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
@@ -144,7 +144,7 @@ class Rounds:
         return settler.outcome(turns.line)
 
     def _laid_out(self, turns: TimeSlices) -> LeaseSettler:
-        """Find places for those that have turns."""
+        """Find places for the units that have turns."""
         settler = LeaseSettler(self._view, self._run_options, changing=True)
         settler.serve(turns.chosen)
         unplaced = settler.gangs_without_place(turns.chosen) if self._rules.gathers else []
@@ -256,8 +256,8 @@ def _next_lease(shares: Sequence[tuple[str, float]]) -> Reason:
 def profile(view: View, run_options: RunOptions, turns: TimeSlices, part: float) -> set[JobId]:
     """Give turns to jobs whose speed on a model is an estimate, on at most that part of the view's GPUs.
 
-    The earliest job of a job class and size goes, and only if no other one runs on that model already: what
-    it learns counts for all of them. Returns the jobs that were sent.
+    The earliest job of each job class and size goes, unless another of them already runs on that model: what
+    is learned counts for all of them. Returns the jobs that were sent.
     """
     budget = part * sum(run_options.gpus.values())
     measured = {

@@ -1,7 +1,7 @@
-"""Where each job of a view could run, at what size, and how fast: asked for job by job.
+"""The models on which each job of a view could run, its size there, and its speed; computed on demand.
 
-What the facts leave open is filled as `core.building_blocks.run_time` says. A rate that is not a number,
-negative or out of all proportion counts as unknown, so that no job can spoil the round for others.
+Unknown facts are filled in as in `core.building_blocks.run_time`. A rate that is not a number, negative or
+implausibly large counts as unknown, so that no job can spoil the round for others.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
 
-#: A rate of a job is not believed if it is this many times another one of its rates.
+#: A rate is ignored if it is this many times another rate of the same job.
 MOST_RATIO = 1 / NEGLIGIBLE
 
 
 @dataclass(frozen=True, slots=True)
 class RunOption:
-    """What awaits a job on the models on which it can run here."""
+    """A job's size and speeds on the models on which it can run here."""
 
     #: The size at which it is planned, in GPUs.
     gpus: int
-    #: The same, of which parts count as such.
+    #: The same; a part of a GPU counts as a fraction.
     amount: float
     #: Samples a second at that size, by model.
     rates: Mapping[str, float]
-    #: The same relative to its best.
+    #: The same rates relative to the best.
     speeds: Mapping[str, float]
-    #: Samples a second that are 1 of its run time, at that size.
+    #: Samples a second, at that size, at which its run time holds.
     unit: float
 
 
 class RunOptions:
-    """What awaits the jobs of a view; None is for a job that can run on no model of it.
+    """The run options of a view's jobs; None for a job that can run on none of its models.
 
     `reference` is the model on which run times hold. For a policy that is not `aware` of speeds all models
     are alike.
@@ -51,25 +51,25 @@ class RunOptions:
         self.gpus: Mapping[str, int] = {model: gpus for model, gpus in offered.items() if gpus > 0}
         self._sizes: dict[object, tuple[int, tuple[str, ...]]] = {}
         self._known: dict[JobId, RunOption | None] = {}
-        #: Jobs that ask for the same and are as fast have the same before them.
+        #: Jobs with equal requests and rates have equal run options.
         self._alike: dict[object, RunOption | None] = {}
 
     def of(self, job: Job) -> RunOption | None:
-        """Return what awaits the job."""
+        """Return the job's run option."""
         if job.id not in self._known:
             self._known[job.id] = self._look(job)
         return self._known[job.id]
 
     def speed(self, job: Job, model: str) -> float:
-        """Return how fast it is there relative to its best; for a policy that is not aware, 1 wherever it
-        runs.
+        """Return the job's speed on the model relative to its best; for a policy that is not aware, 1
+        wherever it runs.
         """
         run_option = self.of(job)
         speed = run_option.speeds.get(model, 0.0) if run_option else 0.0
         return speed if self._aware else float(speed > 0)
 
     def steps_left(self, job: Job) -> float:
-        """Return the samples that are left to do, about."""
+        """Return about how many samples are left to do."""
         run_option, view = self.of(job), self._view
         assert run_option is not None
         running, default = view.running.get(job.id), view.default_time_limit_seconds
@@ -87,7 +87,7 @@ class RunOptions:
         return self._alike[alike]
 
     def _fitting(self, job: Job) -> tuple[int, tuple[str, ...]]:
-        """Return the largest size at which the gang fits anywhere, and the models on which it does then."""
+        """Return the largest size at which the gang fits anywhere, and the models on which that size fits."""
         cluster = self._empty.cluster
         accepted = [model for model in self.gpus if not job.gpu_models or model in job.gpu_models]
         for size in sizes_of(job):
@@ -117,7 +117,7 @@ class RunOptions:
 
 
 def believed(job: Job) -> Job:
-    """Return the job with those of its rates that can be true."""
+    """Return the job with only its plausible rates."""
     rates = {model: rate for model, rate in job.throughput.items() if 0 <= rate <= ABSURD}
     most = max(rates.values(), default=0.0)
     rates = {model: rate for model, rate in rates.items() if rate == 0 or rate * MOST_RATIO >= most}

@@ -1,4 +1,4 @@
-"""What is asked of the solver: the jobs of a view as an instance of the allocation problem."""
+"""The solver's input: the jobs of a view as an instance of the allocation problem."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, checked_instance
 from scheduler.core.solvers.instance import Floats, Instance, Pairs
 
-#: Pairs that were not measured, those with the largest gain first: the solver takes longer with each.
+#: The most predicted pairs, those with the largest gain; each makes the solver slower.
 FORETOLD_MOST = 500
-#: What decides how fast a job is, alone and in company: its application, its size, its rates by model.
+#: What decides a job's speed, alone and shared: its application, its size, its rates by model.
 _JobClass = tuple[str, int, tuple[tuple[str, float], ...]]
 
 
@@ -47,10 +47,10 @@ class SolverInput:
 def solver_input_of(
     view: View, run_options: RunOptions, *, by_tenant: bool, sharing: bool
 ) -> SolverInput | None:
-    """Return what to ask a solver; None when no job could run. Pairs are asked about only when `sharing`.
+    """Return the solver's input; None when no job could run. It contains pairs only when `sharing`.
 
-    The weights of the view's members are their tenants' when the objective reads them (`by_tenant`), and else
-    those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
+    With `by_tenant`, the weights of the view's members are those of tenants; else those of each of their
+    jobs. A job of priority p counts p + 1 times, or 1 / (1 - p) times below 0.
     """
     rows = [
         (job, run_option)
@@ -62,7 +62,7 @@ def solver_input_of(
     models, weights = tuple(run_options.gpus), believed_weights(view)
     tenants = {tenant: place for place, tenant in enumerate(weights)}
     job_classes: dict[_JobClass, int] = {}
-    #: The first job of each.
+    #: The first job of each job class.
     examples: list[Job] = []
     for job, run_option in rows:
         if job_classes.setdefault(_job_class(job, run_option), len(job_classes)) == len(examples):
@@ -101,7 +101,7 @@ def believed_weights(view: View) -> dict[str, float]:
 
 
 def weight_of(job: Job) -> float:
-    """Return how many times as much as one of priority 0 the job counts."""
+    """Return the job's weight relative to priority 0."""
     return 1.0 + job.priority if job.priority >= 0 else 1 / (1.0 - job.priority)
 
 
@@ -112,7 +112,7 @@ def _price(price: float) -> float:
 def _pairs(
     view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str], examples: Sequence[Job]
 ) -> Pairs | None:
-    """Return how fast job classes are in pairs, where that is known, or predicted of a job of each."""
+    """Return the speeds of job classes in pairs, where measured, or predicted for a job of each."""
     of_application: dict[tuple[str, int], list[_JobClass]] = {}
     for job_class in job_classes:
         of_application.setdefault(job_class[:2], []).append(job_class)
@@ -143,7 +143,7 @@ def _pairs(
 def _foretold(
     view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str], examples: Sequence[Job]
 ) -> dict[tuple[int, int], Floats]:
-    """Return those that are expected to do more together than by turns, at most `FORETOLD_MOST`."""
+    """Return the pairs that are expected to do more together than by turns, at most `FORETOLD_MOST`."""
     if not view.interference:
         return {}
     sizes = [gpus for _, gpus, _ in job_classes]

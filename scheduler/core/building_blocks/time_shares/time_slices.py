@@ -1,10 +1,10 @@
-"""Whose turn it is: which unit runs on which GPU model until the lease ends, by counting GPUs.
+"""Turns: which unit runs on which GPU model until the lease ends, by counting GPUs.
 
 First come units that are owed time on a model, the largest deficit first, in one list over all models as in
 Gavel's algorithm 1 (section 5); a running unit is ahead by what leaving would cost it. What is left over goes
 to units without a turn, each on the model that is fastest for it. A unit with a turn on a model moves up to a
 faster one that would stay idle. Gavel's code walks model by model instead, so that at low load a job takes an
-idle V100 before the jobs are considered to which it is worth most.
+idle V100 before the jobs that gain most from it are considered.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.units import SHARE_DIGITS, TimeShares, Unit
 from scheduler.core.model.snapshot import Job, JobId
 
-#: To move a job that runs up to an idle model, or to give it another than the one it has, must be worth this.
+#: The speedup that justifies moving a running job to another model.
 WORTH_MOVING = 1.1
 
 
 class TimeSlices:
-    """Which unit runs where in the lease to come. `strict`: the unit with the higher priority goes first."""
+    """Which unit runs on which model in the coming lease. `strict`: the higher priority goes first."""
 
     def __init__(
         self, view: View, run_options: RunOptions, deficits: Deficits, *, strict: bool, random: bool = False
@@ -35,7 +35,7 @@ class TimeSlices:
         if random:
             view.rng.shuffle(self._models)
         self._free: dict[str, float] = dict(run_options.gpus)
-        #: The units that have a turn and the model, the most important first.
+        #: The units that have a turn, and their models; the most important unit first.
         self.chosen: dict[Unit, str] = {}
         self._taken: set[JobId] = set()
 
@@ -50,14 +50,14 @@ class TimeSlices:
         return True
 
     def serve_due(self, time_shares: TimeShares) -> None:
-        """Give turns to those that should have had more of their time there."""
+        """Give turns to units that are owed time on a model."""
         for _, unit, model in sorted(self._due(time_shares)):
             self.give(unit, model)
 
     def serve_others(self, settled: Collection[JobId] = ()) -> None:
-        """Hand out what is left over: to those without a turn, then to those that are faster elsewhere.
+        """Hand out left-over GPUs: to units without a turn, then to units that are faster elsewhere.
 
-        A `settled` job stays on the model that was chosen.
+        A `settled` job stays on its chosen model.
         """
         jobs = [job for job in self.line if self._run_options.of(job)]
         for _ in self._models:
@@ -69,11 +69,13 @@ class TimeSlices:
 
     @cached_property
     def line(self) -> list[Job]:
-        """All jobs in the order in which they get what is left over: the job that is owed most first."""
+        """All jobs in the order in which they get left-over GPUs: the job that is owed most first."""
         return sorted(self._view.jobs.values(), key=self._rank)
 
     def preferred(self, job: Job) -> Sequence[str]:
-        """Return the models the job can run on, the fastest first; the one it has if about as good."""
+        """Return the models on which the job can run, the fastest first; its present model first if about as
+        fast.
+        """
         speed = {model: self._run_options.speed(job, model) for model in self._models}
         running = self._view.running.get(job.id)
         if running is not None and running.gpu_model in speed:
@@ -130,7 +132,7 @@ def gpus_of(unit: Unit, jobs: Mapping[JobId, Job], run_options: RunOptions) -> i
 
 
 def amount_of_unit(unit: Unit, jobs: Mapping[JobId, Job], run_options: RunOptions) -> float:
-    """Return the same GPUs, of which parts count as such."""
+    """Return the same GPUs; a part of a GPU counts as a fraction."""
     run_option = run_options.of(jobs[unit[0]])
     assert run_option is not None
     return run_option.amount

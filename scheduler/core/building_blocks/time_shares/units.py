@@ -1,4 +1,4 @@
-"""Units: what is given GPUs at a time, a job or two that share them; and what share each should have."""
+"""Units, which get GPUs together: a job, or two that share them; and the share that each should have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def time_shares_of(solution: Solution, jobs: Sequence[JobId]) -> TimeShares:
 
 
 def by_job(time_shares: TimeShares) -> dict[JobId, dict[str, float]]:
-    """Return the shares of each job on each model, alone and in company."""
+    """Return the shares of each job on each model, alone and in pairs."""
     shares: dict[JobId, dict[str, float]] = {}
     for unit, parts in time_shares.items():
         for job in unit:
@@ -74,9 +74,10 @@ def _add(time_shares: TimeShares, unit: Unit, shares: Mapping[str, float]) -> No
 
 
 def _couples(part: SharedTime) -> list[tuple[tuple[int, int], float]]:
-    """Return few couples of rows, and each one's part of the time, so that all jobs of a group fare alike.
+    """Return few couples of rows, and each one's part of the time, so that all jobs of a group get equal
+    time.
 
-    The solution gives every possible couple an equal part; as many couples as jobs will do. Two groups are
+    The solution gives every possible couple an equal part; as many couples as jobs suffice. Two groups are
     matched like supplies and demands (the north-west corner rule); the jobs of one group form a ring.
     """
     first, second = part.first.tolist(), part.second.tolist()
@@ -87,7 +88,7 @@ def _couples(part: SharedTime) -> list[tuple[tuple[int, int], float]]:
         return [(couple, 1 / len(first)) for couple in ring]
     couples = []
     row = column = 0
-    # In parts of which each job of the first group supplies as many as there are jobs in the second.
+    # In units of which each job of the first group supplies as many as there are jobs in the second.
     supply, demand = len(second), len(first)
     while row < len(first):
         amount = min(supply, demand)

@@ -1,31 +1,33 @@
-"""AlloX: each job on the GPU model, and in the place of its queue, with which all jobs end soonest on
+"""AlloX: give each job the GPU model, and the position in its queue, with which all jobs end soonest on
 average.
 
 T. Le, X. Sun, M. Chowdhury and Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020. Jobs run
 on any of several models at different speeds. A matching of jobs to (GPU, position from the end) of least cost
 is the schedule with the least sum of completion times (section 3.1, see `core.policies.allox.matching`). Jobs
 that come first on an idle GPU start; everything else is planned again at each event (3.2). So a job may wait
-for a fast model though a slow one is idle, if it ends sooner so. Fairness (3.3): only the part `alpha` of the
-tenants that make least progress take part, at least one; 1 is without. As in the paper no running job is
-preempted or moved; its expected end only gives the time at which its GPUs are free. Deviations and choices:
+for a fast model though a slow one is idle, if it ends sooner so. Fairness (3.3): only the fraction `alpha` of
+the tenants, those with the least progress, takes part, at least one tenant; 1 turns this off. As in the paper
+no running job is preempted or moved; its expected end only gives the time at which its GPUs are free.
+Deviations and choices:
 
 - Gangs: the paper's jobs take one machine each. Here the GPUs of a model are lanes as wide as the mean gang
-  that waits, and a gang that is n times wider than a lane delays those behind it n times as long: k-th from
-  the end, w wide among w' on average, it costs p (1 + (k - 1) w / w'). For jobs of one width that is the
-  paper's cost; in general it is the order by GPU-seconds, which would be best if gangs could share the GPUs
-  of a model in any fractions. A gang is ready when it would fit by the expected ends of what runs.
+  that waits, and a gang that is n times wider than a lane delays those behind it n times as long. A gang of
+  width w and run time p, k-th from the end, costs p (1 + (k - 1) w / w'), where w' is the mean width. For
+  jobs of one width that is the paper's cost; in general it is the order by GPU-seconds, which would be best
+  if gangs could share the GPUs of a model in any fractions. A gang is ready when it would fit by the expected
+  ends of what runs.
 - A gang that comes first and does not fit now reserves the instant at which it will (EASY backfilling);
-  others of its model start before it only when that does not delay it. The paper needs no such thing.
+  others of its model start before it only when that does not delay it. The paper needs no reservation.
 - Run times: `core.building_blocks.run_time`, which states the assumptions about unknown speeds. `reference`
   is the model on which estimates hold; empty: the fastest of those for which the job states its speed. The
   paper's estimator, which profiles samples of a job, is left out.
-- Size: `window` jobs of a priority at most are matched at a time, the shortest on each model by turns, which
-  is the rule of the authors' simulator (it takes 50); more only when they have started.
+- Size: at most `window` jobs of a priority are matched at a time, the shortest on each model by turns, as in
+  the authors' simulator (it takes 50). More are matched only when those have started.
 - Fairness: the authors score a user by the dominant share of what it holds on its faster resource, less where
-  it runs on the slower one. Here as well: the part a tenant holds of the GPUs of its jobs' fastest models,
-  times their speed where they are relative to there, by its weight. Scores are computed again after each
-  eighth of the idle GPUs. Where the chosen tenants can start nothing, `alpha` doubles until all take part (an
-  option of the authors' code): no GPU is idle for fairness's sake.
+  it runs on the slower one. Here a tenant's score is the part that it holds of the GPUs of its jobs' fastest
+  models, times the jobs' speed relative to those models, divided by its weight. Scores are computed again
+  after each eighth of the idle GPUs. Where the chosen tenants can start nothing, `alpha` doubles until all
+  take part (an option of the authors' code): no GPU is idle for fairness's sake.
 - Higher priority first: each priority is planned separately, behind what is planned for those above it.
 - A gang that is elastic is planned at its own size and starts at the largest that fits.
 - Starvation: with `alpha` at 1 long jobs starve on an endless stream of short ones. Below it every tenant is
@@ -60,7 +62,7 @@ from scheduler.core.policies.allox import matching
 from scheduler.core.policies.allox.matching import Floats
 from scheduler.core.policies.allox.releases import End, Releases, free_after, lanes_of
 
-#: With a fairness filter, scores are computed again after each such part of the GPUs that were idle.
+#: With a fairness filter, idle GPUs are handed out in this many steps; scores are computed again after each.
 STEPS = 8
 
 
@@ -85,7 +87,7 @@ class AlloX:
             raise ValueError("window must be at least 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep what runs; start who comes first where in the best plan."""
+        """Keep what runs; start the jobs that come first on idle GPUs in the best plan."""
         waiting = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
         if not waiting:
             return Decision(grants=(), keep_running=True)
@@ -118,7 +120,7 @@ class _PlanEntry:
 
 
 class _Starts:
-    """What is idle, when the rest comes free, and which jobs start: on a capacity that only shrinks."""
+    """Idle GPUs, the ends of running jobs, and the jobs that start; the capacity only shrinks."""
 
     def __init__(self, view: View, reference: str) -> None:
         self.capacity = view.capacity.fork()
@@ -143,7 +145,9 @@ class _Starts:
 
     @property
     def wake_at(self) -> float | None:
-        """When a job is expected to end for which others wait beside idle GPUs; None when none are idle."""
+        """When the next job is expected to end, a round from now at the earliest; None when no GPUs are
+        idle.
+        """
         ends = [seconds for ends in self.ends.values() for seconds, _ in ends]
         if not ends or not self.idle:
             return None
@@ -171,7 +175,7 @@ class _Starts:
         return False
 
     def has_room_for(self, jobs: Iterable[Job]) -> bool:
-        """Return whether a GPU may still be handed out, or to one of these a part of one."""
+        """Return whether a GPU may still be handed out, or a part of one to one of these jobs."""
         return self.idle > 0 or (self.capacity.has_open_gpus and any(job.has_parts for job in jobs))
 
     def _has_room(self, job: Job, model: str) -> bool:
@@ -223,7 +227,8 @@ class _Planner:
                 self.reasons[job.id] = (runs_nowhere(job),)
         self._progress = _Progress(view, starts)
         self._releases: list[Releases] = []
-        #: By model: in how many seconds each GPU has served the priorities planned already; and this one.
+        #: By model: the seconds until each GPU has served the priorities planned already; `_then`: and this
+        #: one.
         self._free: dict[str, Floats] = {}
         self._then: dict[str, Floats] = {}
 
@@ -252,7 +257,7 @@ class _Planner:
         started = set()
         before = self._starts.idle
         for planned in sorted(plan.values(), key=lambda planned: planned.rank):
-            # Parts of GPUs may still join those of which others have parts.
+            # Jobs with parts of GPUs may still join GPUs of which others have parts.
             if before - self._starts.idle >= gpus and not planned.job.has_parts:
                 continue
             if self._starts.start(planned):
@@ -295,7 +300,9 @@ class _Planner:
     def _runnable(
         self, jobs: Sequence[Job], releases: Sequence[Releases]
     ) -> tuple[list[Job], Floats, Floats]:
-        """Return the jobs to be matched; by job and model how long each runs, and in how long it fits."""
+        """Return the jobs to be matched and, by job and model, for how many seconds each runs and when it
+        fits.
+        """
         seconds = np.array([self._seconds[job.id] for job in jobs])
         cluster = self._starts.capacity.cluster
         places: list[int] = []
@@ -317,7 +324,7 @@ class _Planner:
         return [jobs[place] for place in places], np.where(np.isinf(found), math.inf, seconds[places]), found
 
     def _line_up(self, waiting: Sequence[Job], plan: dict[JobId, _PlanEntry], chosen: set[str]) -> None:
-        """Queue those that wait, as planned and then the shortest first, and say why they wait."""
+        """Queue the waiting jobs, the planned ones first and then the shortest, and record why they wait."""
         behind = [job for job in waiting if job.id not in plan]
         behind.sort(key=lambda job: (self._seconds[job.id].min(initial=math.inf), job.submitted_at, job.id))
         planned = sorted([plan[job.id] for job in waiting if job.id in plan], key=lambda entry: entry.rank)
@@ -331,7 +338,7 @@ class _Planner:
 
 
 class _Progress:
-    """How fast each tenant gets on: the score of section 3.3, by weight."""
+    """The progress of each tenant: the score of section 3.3, by weight."""
 
     def __init__(self, view: View, starts: _Starts) -> None:
         self._weights = weights_of(view)
@@ -347,7 +354,9 @@ class _Progress:
                 self.charge(view.jobs[job], holding.model, holding.amount / len(jobs))
 
     def charge(self, job: Job, model: str, gpus: float) -> None:
-        """Note that a job gets GPUs: its part of those of its fastest model, as far as it is as fast here."""
+        """Add to the tenant's score the job's part of the GPUs of its fastest model, times its relative speed
+        here.
+        """
         accepted = [name for name in self._gpus if not job.gpu_models or name in job.gpu_models]
         speeds = relative_speeds(job, [*accepted, model])
         fastest = max(accepted, key=lambda name: (speeds[name], name), default=model)
@@ -355,7 +364,7 @@ class _Progress:
         self._scores[job.tenant] += speed * gpus / max(1, self._gpus.get(fastest, 0))
 
     def lowest(self, tenants: set[str], part: float) -> set[str]:
-        """Return that part of the tenants which make least progress for their weight, at least one."""
+        """Return that fraction of the tenants with the least progress for their weight, at least one."""
         order = sorted(tenants, key=lambda tenant: (self._standing(tenant), tenant))
         return set(order[: max(1, math.floor(part * len(order) + 1e-9))])
 

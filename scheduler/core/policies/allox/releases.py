@@ -33,9 +33,9 @@ class Releases:
 
     @property
     def free_in_seconds(self) -> Floats:
-        """In how many seconds each GPU of the model is free, ascending."""
+        """The seconds until each GPU of the model is free, ascending."""
         busy = [seconds for seconds, holding in self._ends for _ in range(holding.gpus - len(holding.shared))]
-        # One of which several have parts with the last of them.
+        # A GPU that several jobs share is free with the last of them.
         shared = {gpu: seconds for seconds, holding in self._ends for gpu in holding.shared}
         if shared:
             busy = sorted([*busy, *shared.values()])
@@ -46,7 +46,7 @@ class Releases:
         return np.array([0.0] * idle + busy)
 
     def fits_in_seconds(self, demand: Demand) -> float:
-        """Return in how many seconds a gang fits on this model; infinite when it does not fit at all."""
+        """Return the seconds until a gang fits on this model; infinite when it does not fit at all."""
         if demand not in self._known:
             self._known[demand] = self._search(demand)
         return self._known[demand]
@@ -61,7 +61,7 @@ class Releases:
         return math.inf
 
     def _grow(self) -> bool:
-        """Let as many jobs more end as have ended so far, at least one; False when all have."""
+        """Let as many more jobs end as have ended so far, at least one; return False when all have."""
         if self._ended == len(self._ends):
             return False
         capacity = self._steps[-1][1].fork()

@@ -20,12 +20,13 @@ What is not:
   With `in_place`, pairs take turns without one: the other is frozen where it is and keeps its GPU memory,
   which therefore has to hold both. Any further job has its turns by checkpoint.
 - A migration is a grant that asks for one node (one gang a round, each at most once per interval). The placer
-  has to move a gang that runs on more; one that lets it stay where it is ignores the wish.
+  has to move a gang that runs on several; a placer that leaves it in place ignores the request.
 - Profiling of migrations, growth and GPU utilisation, and reverting what did not help, is left out: only
   pairs are measured. Jobs that interfere are separated only as pairs.
 - Only what was grown beyond the job's own size is taken back; no job is shrunk below it.
-- A pair stops before it starts together; until it has, or for a slice at most, nothing else starts. It stays
-  together while it pays, also when GPUs come free; when one of the two ends, the other starts again alone.
+- Both jobs of a pair stop before they start together. Until they have, for a slice at most, nothing else
+  starts. It stays together while it pays, also when GPUs come free; when one of the two ends, the other
+  starts again alone.
 - Priority of our jobs comes first: slices are shared among the highest that wait, which preempt at once.
 """
 
@@ -145,7 +146,7 @@ class _State:
         self.trial = trial if trial is not None and trial[2] > view.now + INSTANT_SECONDS else None
 
     def queue(self, grants: Sequence[Grant]) -> tuple[JobId, ...]:
-        """Return who waits beside these grants, in line."""
+        """Return the jobs that wait beside these grants, in queue order."""
         named = {job for grant in grants for job in grant.jobs}
         return tuple([job.id for job in self.waiting if job.id not in named])
 
@@ -178,7 +179,7 @@ def _alone(view: View) -> list[Running]:
 
 
 def _parted(state: _State) -> tuple[Grant, ...]:
-    """Part pairs that need not share or do not pay: the first keeps the GPUs, the others stand in line."""
+    """Split pairs that need not share or do not pay: the first job keeps the GPUs, the others queue."""
     view, grants = state.view, []
     for number, running in sorted(view.running.items()):
         if len(running.jobs) < 2 or number != running.jobs[0]:
@@ -194,7 +195,7 @@ def _parted(state: _State) -> tuple[Grant, ...]:
 
 
 def _has_room(state: _State, running: Running) -> bool:
-    """Whether one of two that take turns would have GPUs of its own: no job waits, and enough are idle."""
+    """Whether one job of a pair could have GPUs of its own: no job waits, and enough GPUs are idle."""
     view = state.view
     if state.waiting:
         return False
@@ -205,7 +206,7 @@ def _has_room(state: _State, running: Running) -> bool:
 
 
 def _together(state: _State) -> Decision:
-    """Start the pair that stopped for it; until both are there, start nothing else."""
+    """Start the pair that stopped to run together; until both have stopped, start nothing else."""
     assert state.trial is not None
     pair = (JobId(state.trial[0]), JobId(state.trial[1]))
     if not {job.id for job in state.waiting}.issuperset(pair):
@@ -239,7 +240,7 @@ def _shrunk(state: _State) -> Outcome | None:
 
 
 def _improved(policy: Gandiva, state: _State) -> Decision:
-    """Let one gang grow or move that may; ask to be woken when the next one may."""
+    """Let one gang grow or move; ask to be woken when the next gang may."""
     view, later = state.view, []
     for running in _alone(view):
         job = view.jobs[running.jobs[0]]

@@ -1,6 +1,6 @@
 """Time slices for the jobs of a view: which job has its turn, and until when.
 
-Everyone's pass rises by the seconds it runs, and at the end of a slice gangs go in the order of their passes:
+A job's pass rises by the seconds it runs. At the end of a slice, gangs run in the order of their passes:
 stride scheduling with equal tickets (C. Waldspurger and W. Weihl, MIT/LCS/TM-528, 1995), which is round robin
 for gangs of one size and gives equal shares of time whatever the sizes. A newcomer begins level with the
 lowest.
@@ -18,8 +18,8 @@ from scheduler.core.model.snapshot import Job, Memory
 class Slices:
     """The passes of a view's jobs. Memory: `at`, `slice_ends`, and `passes` in seconds by job.
 
-    Where it is lost all jobs begin level, those first that have run least, and the slice is taken to have
-    begun when the last running job started.
+    If the memory is lost, all jobs begin level, the one that has run least first. The slice is then taken to
+    have begun when the last running job started.
     """
 
     def __init__(self, seconds: float, view: View, memory: Memory) -> None:

@@ -1,4 +1,4 @@
-"""Trial packing: let two jobs share GPUs, measure, and keep to it only if that pays.
+"""Trial packing: let two jobs share GPUs, measure them, and keep them together only if that pays.
 
 W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018, section 3.2. A pair
 pays when together the two make more progress than they would taking turns: the sum of their measured speeds,
@@ -7,7 +7,7 @@ each relative to having the GPUs alone, is above 1. Deviations:
 - Gandiva tries the job of lowest GPU utilisation on the GPU of lowest utilisation. We do not know
   utilisation: a gang is tried with the first waiting job of its shape, unless such a pair failed before.
 - Whether the memory of the GPUs suffices is not known beforehand either: a pair that does not fit fails.
-- What was learned of a pair counts for all jobs of the same applications, where these are known.
+- The result of a pair counts for all jobs of the same applications, where these are known.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ def pays(running: Running, least_gain: float) -> bool | None:
 
 
 def name_of(jobs: Sequence[Job]) -> str:
-    """Return under which name is remembered how it went: the applications, or the jobs where unknown."""
+    """Return the name under which a pair's result is remembered: its applications, or its jobs where
+    unknown.
+    """
     return " + ".join(sorted([job.application or f"job {job.id}" for job in jobs]))
 
 
 def _is_like(guest: Job, host: Job, gpu_model: str) -> bool:
-    """Whether a guest asks for what its host has; under a quota, who runs accepts only the model it is on."""
+    """Whether a guest asks for what its host has; under a quota a running job accepts only the model it is
+    on.
+    """
     accepts = not guest.gpu_models or gpu_model in guest.gpu_models
     return accepts and shape_of(replace(guest, gpu_models=())) == shape_of(replace(host, gpu_models=()))
 
@@ -42,7 +46,8 @@ def _is_like(guest: Job, host: Job, gpu_model: str) -> bool:
 def next_pair(
     running: Sequence[Job], waiting: Sequence[Job], failed: Collection[str], holdings: Mapping[JobId, Running]
 ) -> Pair | None:
-    """Return the first job that runs alone and the first that waits that are worth a try together, or None.
+    """Return the first job that runs alone and the first waiting job that are worth a trial together, or
+    None.
 
     Both have the same priority and ask for the same: only then do their replicas share GPUs one to one.
     """

@@ -1,8 +1,8 @@
-"""Gandiva-Fair: every user its part of every GPU model, and trades by which both sides gain.
+"""Gandiva-Fair: every user gets its part of every GPU model, then users trade so that both sides gain.
 
 S. Chaudhary, R. Ramjee, M. Sivathanu, N. Kwatra and S. Viswanatha, "Balancing Efficiency and Fairness in
 Heterogeneous GPU Clusters for Deep Learning", EuroSys 2020. Tickets entitle a user to a part of the GPUs of
-each model, whatever the number and size of its jobs; what it can not use goes to others by water filling
+each model, whatever the number and size of its jobs; what it cannot use goes to others by water filling
 (`core.building_blocks.entitlement`). Users then trade: those whose jobs gain much from a fast model buy time
 there with time on a slow one, from those whose jobs gain little (`trading`, section 4.4). Jobs of a user have
 equal parts of what it holds, and whole gangs take turns of about a minute by stride (`stride`).
@@ -13,17 +13,17 @@ choices:
 
 - Turns: the paper's split stride gives each server's small jobs to a local scheduler and gangs that span
   servers to a central one, which needs the same quantum on several servers. Here one list serves the whole
-  virtual cluster, for gangs of any size: local and central turns can not collide.
+  virtual cluster, for gangs of any size: local and central turns cannot collide.
 - So fairness does not depend on which server a job is on, and no ticket load has to be balanced among
   servers: a job that has its turn runs wherever there is room. Only one kind of load balancing remains: jobs
-  that have their turn move together when a gang that has one too finds no place (`Rules.gathers`).
+  that have their turn are consolidated when a gang that also has its turn finds no place (`Rules.gathers`).
 - A user that wants fewer GPUs than its part takes those of its fastest models first, not some of every model.
   Otherwise it would be better off alone while others had its fast GPUs.
 - Entitlement and trades are decided again at the end of a quantum when jobs, GPUs or speeds changed, at most
   once in `interval_seconds`.
 - The speed-up of a user is that of the mean of its jobs by their tickets, each measured by its best model;
   `profiling` is the part of the GPUs that may be used at a time to learn those that are only estimated.
-  Without `trading` speeds count for nothing but left-over GPUs.
+  Without `trading`, speeds count only for left-over GPUs.
 - Within a user a job of priority p has p + 1 times the tickets (below 0: 1 / (1 - p) times). Priority does
   not count between users: each could claim more by raising it.
 - Idle GPUs are handed out at once, to the user that is owed most.
@@ -58,7 +58,7 @@ from scheduler.core.policies.gandiva_fair.stride import (
 )
 from scheduler.core.policies.gandiva_fair.trading import Trade, trade
 
-#: Digits of GPUs in the books.
+#: Digits after the point of GPUs in the books.
 DIGITS = 6
 #: How the price of a trade comes about.
 PRICES = ("second", "clearing")
@@ -70,7 +70,7 @@ class GandivaFair:
 
     #: A waiting job has its turn in a later quantum, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
-    #: It means each job to have a share of each GPU model, and remembers which.
+    #: It gives each job a target share of each GPU model, and remembers the shares.
     has_targets: ClassVar[bool] = True
 
     quantum_seconds: float = 60.0
@@ -129,7 +129,7 @@ def _nobody(memory: Memory) -> Decision:
 
 
 class _Books:
-    """What each user is entitled to, what was traded, and what each holds then.
+    """The entitlement of each user, the trades, and what each user holds after them.
 
     Memory `books`: `entitled` and `held`, GPUs by tenant and model, `users`, what each tenant's users hold,
     and `trades`; there are none without a `price`. `lines` report what changed in this round.
@@ -155,7 +155,7 @@ class _Books:
         for user, jobs in users.items():
             said = [repr(user)]
             for job, run_option in jobs:
-                # Numbers are slow to put into words, and most jobs are like others.
+                # Formatting numbers is slow, and most jobs are like others.
                 alike = run_option.amount, *run_option.speeds.items()
                 if alike not in known:
                     known[alike] = repr(alike)
@@ -209,7 +209,7 @@ class _Books:
 
 
 def _rates(jobs: Sequence[tuple[Job, RunOption]], gpus: Mapping[str, int]) -> dict[str, float]:
-    """Return what a GPU of each model is worth to the user, where the speed of all its jobs is known there.
+    """Return what a GPU is worth to the user, for each model on which the speed of all its jobs is known.
 
     By tickets, the speeds of its jobs relative to their best; the ratio of two models' is its speed-up.
     """
@@ -227,7 +227,7 @@ def _is_known(job: Job, model: str) -> bool:
 def _fastest_first(
     users: Mapping[User, Sequence[tuple[Job, RunOption]]], gpus: Mapping[str, int]
 ) -> list[str]:
-    """Return the models by how fast all jobs are there together."""
+    """Return the models by the total speed of all jobs on them, the fastest first."""
     speed = dict.fromkeys(gpus, 0.0)
     for jobs in users.values():
         for _, run_option in jobs:

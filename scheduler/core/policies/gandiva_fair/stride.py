@@ -1,22 +1,20 @@
 """Turns by stride for users: no user is further from its part than one quantum of the largest gang.
 
 Gang-aware split stride as in S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU
-Clusters for Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4.1. A user is owed the GPU time of each
-model that is its part and that it did not get. The user that is owed most goes first, with its job that is
-furthest behind and still fits, and pays for it at once. What does not fit is passed over and keeps what it is
-owed, so it is early in line the next time. These debts correspond to the differences between the paper's
-passes:
+Clusters for Deep Learning" (Gandiva-Fair), EuroSys 2020, section 4.1. A user is owed the GPU time of its part
+of each model that it did not get. The user that is owed most goes first, with its job that is furthest behind
+and fits, and is charged at once. A job that does not fit is skipped and keeps its debt, so it is early in the
+queue next time. These debts correspond to the differences between the paper's passes:
 
-- A new user is owed nothing. A user that leaves takes with it what it was owed; the others bear that by their
-  parts.
-- Time that no user had is no debt: together users are owed nothing (`_level`). So a part that is impossible,
-  such as two gangs of three on four GPUs, does not become a claim on the future.
+- A new user is owed nothing. When a user leaves, its debt is spread over the others by their parts.
+- Time that no user had is no debt: together users are owed nothing (`_level`). So a part that cannot be
+  served, as with two gangs of three on four GPUs, does not become a later claim.
 
-A gang that smaller ones of its own user keep passing would never run: where it is itself owed a quantum, it
-leads, one on a model at a time, unless that drives another user further than the bound (`_leader`).
+A gang that smaller gangs of its own user keep passing would never run. Once the gang itself is owed a quantum
+it goes first, one gang on a model at a time, unless that drives another user beyond the bound (`_leader`).
 
-Tests show the result on random clusters where gangs leave no hole: from any arrival on, a user is within a
-quantum of the largest gang of its part, so within any window it is within two. Debts of single jobs
+Tests show the bound on random clusters where gangs leave no GPU unused: from any arrival on, a user is at
+most a quantum of the largest gang away from its part, so in any window at most two. Debts of single jobs
 (`time_shares.deficits`) do not keep that: a user with many jobs may be behind with all of them at once.
 """
 
@@ -43,8 +41,8 @@ Parts = Mapping[User, Mapping[str, float]]
 
 #: Digits after the point of GPU-seconds that are remembered.
 DIGITS = 3
-#: A user is remembered to be at most this many quanta of the largest gang off. A larger debt comes from time
-#: that was not available, and would keep others waiting long after.
+#: A user's debt is capped at this many quanta of the largest gang. A larger debt comes from time that was not
+#: available, and would keep others waiting long after.
 MOST_QUANTA = 2.0
 #: A running job moves to another model for its own part there only once it is owed this many quanta more than
 #: another job of its user, so that jobs of a user do not change places every minute.
@@ -52,7 +50,7 @@ MOVE_QUANTA = 10.0
 
 
 def user_of(job: Job) -> User:
-    """Return whose part the job runs on."""
+    """Return the user that the job counts for."""
     return job.tenant, job.user
 
 
@@ -69,16 +67,18 @@ class Stride:
         self._holding = dict(read_amounts(memory.get("holding", {})))
 
     def settle(self, parts: Parts) -> None:
-        """Write down what users should have had since the last round, and what they had.
+        """Record what users should have had since the last round, and what they had.
 
-        What was decided then counts, not what runs now: so the time of jobs that ended since is paid for.
+        The grants of that round count, not what runs now, so the time of jobs that have ended since is
+        charged.
         """
         passed = max(0.0, self._view.now - self._at)
         owed: dict[User, dict[str, float]] = {}
         for user in sorted({user_of(job) for job in self._view.jobs.values()}):
             before, part, held = (each.get(user, {}) for each in (self._owed, parts, self._holding))
             owed[user] = dict(before)
-            # Idle GPUs of a model of which it has no part stand for those it did not take elsewhere.
+            # GPUs of models of which the user has no part count in place of GPUs that it did not take
+            # elsewhere.
             extra = sum([gpus for model, gpus in held.items() if not part.get(model)])
             for model, gpus in part.items():
                 short = gpus - held.get(model, 0.0)
@@ -89,7 +89,7 @@ class Stride:
         self._level(parts)
 
     def _level(self, parts: Parts) -> None:
-        """Let users bear by their parts what they are owed together, so that this is nothing."""
+        """Spread the users' total debt over them by their parts, so that together they are owed nothing."""
         for model in {model for part in parts.values() for model in part}:
             whole = sum([parts[user].get(model, 0.0) for user in self._owed if user in parts])
             excess = sum([owed.get(model, 0.0) for owed in self._owed.values()])
@@ -104,7 +104,7 @@ class Stride:
         return self._owed.get(user, {}).get(model, 0.0)
 
     def owed_in_all(self, user: User) -> float:
-        """Return what it is owed of all models together."""
+        """Return the GPU-seconds that the user is owed on all models together."""
         return sum(self._owed.get(user, {}).values())
 
     def bound(self, model: str, most: float) -> None:
@@ -143,7 +143,9 @@ class Stride:
 
 
 class StrideTimeSlices(TimeSlices):
-    """Turns by what users are owed, within a user by what its jobs are; `parts` are the users' now."""
+    """Turns by the debts to users and, within a user, by the debts to its jobs; `parts`: the users' present
+    parts.
+    """
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class StrideTimeSlices(TimeSlices):
     def _candidates(self, time_shares: TimeShares) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
         """Return the jobs of each user with a target on a model and what they are owed there, most first.
 
-        A job that runs on another model comes later: its user has its part of both whichever of its jobs is
+        A job that runs on another model comes later: its user gets its part of both models whichever job is
         where.
         """
         found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
@@ -217,7 +219,9 @@ class StrideTimeSlices(TimeSlices):
         owed: Mapping[tuple[User, str], float],
         most: float,
     ) -> Unit | None:
-        """Return the gang passed by for longest, if no other is too far behind for it to go first."""
+        """Return the gang that is furthest behind, if it may go first without putting a user beyond the
+        bound.
+        """
         behind = [(seconds, user) for (user, where), seconds in owed.items() if where == model]
         overdue = [
             (seconds, unit, user)
@@ -241,7 +245,9 @@ class StrideTimeSlices(TimeSlices):
 
     @cached_property
     def line(self) -> list[Job]:
-        """All jobs as users would take turns, paying for each, on GPUs of any model that are left."""
+        """All jobs in the order in which users would take turns on left-over GPUs of any model, each one
+        charged.
+        """
         own: dict[User, list[tuple[tuple[Any, ...], Job]]] = {}
         for job in self._view.jobs.values():
             own.setdefault(user_of(job), []).append((super()._rank(job), job))
@@ -259,7 +265,7 @@ def read_amounts(nested: Mapping[str, Any]) -> Iterator[tuple[User, dict[str, fl
     """Yield what is written by tenant, user and model."""
     for tenant, users in nested.items():
         for user, models in users.items():
-            # A database gives them back in an order of its own, and sums of floats depend on it.
+            # The database returns them in its own order, and sums of floats depend on the order.
             yield (tenant, user), dict(sorted(models.items()))
 
 

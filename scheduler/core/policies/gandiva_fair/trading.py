@@ -10,11 +10,10 @@ fastest first.
 What the paper leaves open: a user trades only where it is known how fast its jobs run on both models, and
 takes no more GPUs than it can use.
 
-To overstate one's speed-up does not pay under that rule, to understate it does: most of what trades gain goes
-to those that sell, which makes selling better than buying for all but the very fastest. With `clearing`, all
-trades of two models have one price instead, that of the user in the middle: those above it buy what they can,
-those below sell, and what a user states decides on which side it is rather than about the price
-(benchmarks/bench_misreports.py).
+Under that rule overstating a speed-up does not pay, but understating it does: sellers get most of the gain,
+so selling is better than buying for all but the very fastest users. With `clearing`, all trades of two models
+have one price instead, that of the user in the middle: users above it buy what they can, users below sell. A
+user's stated speed-up then decides its side rather than the price (benchmarks/bench_misreports.py).
 """
 
 from __future__ import annotations
@@ -93,7 +92,8 @@ class _PairTrades(Generic[Claimant]):
             if user in held and known.get(fast, 0.0) > 0 and known.get(slow, 0.0) > 0
         }
         ranked = sorted(self._speed_up, key=self._rank)
-        # A user that has bought all it can sells only after all that gain less: so no user comes back.
+        # A user that has bought all it can sells only after every user that gains less, so no user returns to
+        # the queue.
         self._sellers = deque([user for user in ranked if self._may_sell(user)])
         self._buyers = deque([user for user in reversed(ranked) if self._may_buy(user)])
         #: The price of all trades; None: the second highest speed-up at each.
@@ -106,7 +106,7 @@ class _PairTrades(Generic[Claimant]):
             most, worth = self._speed_up[buyer], self._speed_up[seller]
             price = self._price or self._second_price(worth)
             if most <= worth * (1 + EQUAL) or price < 1 or not worth <= price <= most:
-                # Below 1 the model is not the fast one to those who would set the price.
+                # Below 1, the model is not the faster one for the users that would set the price.
                 return None
             bought, sold = self._bought(buyer, price), self._sold(seller, price)
             done = Trade(buyer, seller, self._fast, self._slow, min(bought, sold), price)
@@ -167,7 +167,9 @@ class _PairTrades(Generic[Claimant]):
         return self._claims[user].by_model.get(model, 0.0) - self._has(user, model)
 
     def _room_in_all(self, user: Claimant, price: float) -> float:
-        """Return how many fast GPUs it may sell at that price before it has more GPUs than it can use."""
+        """Return how many fast GPUs the user may sell at that price before it has more GPUs than it can
+        use.
+        """
         room = self._claims[user].gpus - sum(self._held[user].values())
         return room / (price - 1) if price > 1 else float("inf")
 

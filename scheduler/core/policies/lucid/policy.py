@@ -8,8 +8,8 @@ more than twice the GPU time of its host, so that no short job is tied to a long
 gangs of up to `most_gpus`. Deviations:
 
 - A guest comes with its host, or joins it later: it is the first in line that may share with it. Hosts that
-  start choose before those that run. What is left of a pair runs on, and may have another guest.
-- Jobs share only where not all fit. The paper looks for a host first and for idle GPUs then, unless few jobs
+  start choose before those that run. The job that is left of a pair runs on, and may get another guest.
+- Jobs share only where not all fit. The paper looks for a host before it looks for idle GPUs, unless few jobs
   are forecast.
 - The paper fits a decision tree for scores on each cluster. Ours has two rules, which agree with the
   published labels of 53 of 66 measured configurations and understate two (`sharing_score`). What was measured
@@ -43,7 +43,8 @@ from scheduler.core.perf.profiles import TOLD_AFTER_SECONDS
 from scheduler.core.policies.lucid.profiler import Profiler, Terms
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
-#: A device that computes for less of the time is hardly used; one whose memory is busy for more suffers.
+#: A device busy for less than the first is hardly used; one whose memory is busy for more than the second
+#: suffers.
 TINY_BELOW, JUMBO_FROM = 0.25, 0.30
 #: The guest is expected to need at most this many times the GPU time of its host.
 _LONGER = 2.0
@@ -74,11 +75,11 @@ class Lucid:
     least_speed: float = 0.85
     #: GPUs on which new jobs run first, to be profiled; 0: none do.
     profiler_gpus: int = 0
-    #: For how long at most. Devices report after three minutes at the latest.
+    #: The longest such run. Devices report after three minutes at the latest.
     profiling_seconds: float = 200.0
     #: GPUs that the profiler borrows while many wait for it; 0: none.
     lent_gpus: int = 8
-    #: Whether those run there too whose like were measured, as in the paper; else who has no profile.
+    #: Whether all new jobs run there, as in the paper; else only jobs without a profile.
     profiles_all: bool = True
 
     def __post_init__(self) -> None:
@@ -99,7 +100,9 @@ class Lucid:
         return self.profiler_gpus > 0
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep what runs; start those that need the least GPU time, and beside them who may share."""
+        """Keep what runs; start the jobs that need the least GPU time, and guests that may share with
+        them.
+        """
         service = {job.id: _gpu_seconds(job, view) for job in waiting_jobs(view)}
 
         def rank(job: Job) -> tuple[int, float, float, float, JobId]:
@@ -139,8 +142,8 @@ class Lucid:
         service: Mapping[JobId, float],
         alone: Collection[JobId] = (),
     ) -> Outcome:
-        """Let the jobs that start take along waiting ones that may share with them, and let running ones be
-        joined; `alone`: the jobs that are left out.
+        """Give hosts that start or run the waiting jobs that may share with them; `alone`: the jobs that are
+        left out.
         """
         line = [job for job in outcome.queue if job not in alone]
         if not line or self.capacity < 0:
@@ -156,7 +159,7 @@ class Lucid:
         return beside(view, outcome, pairs.guests_of(running))
 
     def may_share(self, view: View, job: Job) -> bool:
-        """Whether it shares with any other, if its profile is known."""
+        """Whether the job may share with any other, provided that its profile is known."""
         return (
             job.gpus <= self.most_gpus
             and job.elastic is None
@@ -166,7 +169,7 @@ class Lucid:
 
 
 def _gpu_seconds(job: Job, view: View) -> float:
-    """Return the GPU time that a job is expected to need yet."""
+    """Return the GPU-seconds that a job is expected to need from now on."""
     running = view.running.get(job.id)
     return seconds_to_run(job, running, view) * amount_of(job)
 
@@ -183,7 +186,7 @@ class _Pairs:
             (*sorted(pair.applications), pair.gpus): min(pair.speeds) for pair in view.pair_speeds
         }
 
-        #: By what they ask for, so that replicas share GPUs one to one: those that share, in line.
+        #: By request, so that replicas share GPUs one to one: the jobs that share, in queue order.
         self._guests: dict[Hashable, list[Job]] = {}
         for number in queue:
             job = view.jobs[number]
@@ -196,12 +199,12 @@ class _Pairs:
         return bool(self._guests)
 
     def guests_of(self, hosts: Iterable[Job]) -> dict[JobId, tuple[JobId, ...]]:
-        """Return, and take out of the line, the guest of each host that finds one."""
+        """Return the guest of each host that finds one, and take the guests out of the queue."""
         found = {host.id: guest for host in hosts if (guest := self._guest_of(host)) is not None}
         return {host: (guest,) for host, guest in found.items()}
 
     def _guest_of(self, host: Job) -> JobId | None:
-        """Return, and take out of the line, the first that may share with a host."""
+        """Return the first job that may share with a host, and take it out of the queue."""
         if not self._shares(host):
             return None
         guests = self._guests.get(self._shape(host), [])

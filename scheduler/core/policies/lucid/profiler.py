@@ -6,18 +6,19 @@ stopped and waits with the others, its profile known. Time-aware scaling: while 
 profiler it borrows GPUs from the others, and gives them back when fewer than five wait and little more is
 expected. Deviations from the paper and its authors' simulator:
 
-- The profiler is a number of GPUs of the model of which the view has most, and no nodes of its own: the
-  others have as many fewer of it. A job that does not accept that model, or is too large for the profiler,
-  skips it. So does a job that never shares GPUs whatever its profile: one with more than `most_gpus`,
-  elastic, with parts of GPUs, or after a trial run. The profiler shrinks so that the largest gang of the view
-  always has the GPUs that it needs.
-- If its turn among the others has come when its time is up, a job goes on where it is, and what was done
-  there counts. In the authors' simulator every job starts again.
+- The profiler is a number of GPUs of the model of which the view has most, not nodes of its own: the other
+  jobs have that many fewer. A job that does not accept that model, or is too large for the profiler, skips
+  it. So does a job that never shares GPUs whatever its profile: one with more than `most_gpus`, elastic, with
+  parts of GPUs, or after a trial run. The profiler shrinks so that the largest gang of the view always has
+  the GPUs that it needs.
+- If a job's turn among the others has come when its time is up, it goes on in place and keeps its progress.
+  In the authors' simulator every job starts again.
 - A new job for which the profiler has enough GPUs, but none where it may run, is served with the others.
 - Priority comes before the number of GPUs.
-- Expected in ten minutes is the mean of the last hour; the authors fit an additive model to the calendar.
+- The load expected in ten minutes is the mean of the last hour; the authors fit an additive model to the
+  calendar.
 - A job is profiled once, even if it was interrupted there. If the memory is lost, the jobs there go on as
-  some of the others.
+  ordinary jobs.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId
 
-#: With more waiting it borrows; with fewer it gives back, unless more than this many times the GPUs of the
-#: largest job that is profiled are expected in an interval.
+#: With more than `_CROWD` waiting it borrows; with fewer than `_CALM` it gives back, unless more than
+#: `_FULL_TIMES` the GPUs of the largest profiled job are expected in an interval.
 _CROWD, _CALM, _FULL_TIMES = 10, 5, 5
 #: Intervals of ten minutes, and the hour of them from which the next is predicted.
 _INTERVAL_SECONDS, _INTERVALS = 600.0, 6
@@ -53,8 +54,8 @@ class Terms:
 
 
 class Profiler:
-    """The profiler of a view in a round. `known`: what it remembered; `is_new`: which jobs have yet to be
-    profiled, as far as that is up to the job.
+    """The profiler of a view in a round. `known`: its memory; `is_new`: whether a job has yet to be profiled,
+    by its own facts.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Profiler:
             }
             - there
         )
-        #: Jobs that wait for the profiler, and are not to be on the GPUs that are kept for it.
+        #: Jobs that wait for the profiler and may not use the GPUs kept for it.
         self.waiting: list[JobId] = []
         self._kept_off: set[JobId] = set()
         self._stopped: list[JobId] = []
@@ -99,7 +100,9 @@ class Profiler:
         return max(0, min(self._terms.gpus + lent, self._most - self._largest))
 
     def serve(self, rank: Callable[[Job], tuple[Any, ...]]) -> Outcome:
-        """Serve the others by rank, those whose time in the profiler is up among them, then the profiler."""
+        """Serve the other jobs by rank, including those whose time in the profiler is up, then the profiler's
+        jobs.
+        """
         view, capacity = self._view, self._view.capacity.fork()
         done = {
             job: view.running[job].jobs
@@ -121,7 +124,7 @@ class Profiler:
             else:
                 grants += self._start(job, starts)
         if self._stopped:
-            # Somebody may fit where these were.
+            # Another job may fit where these were.
             starts, started = Starts(capacity, anywhere), {grant.jobs[0] for grant in grants}
             for job in line:
                 if job.id not in done and job.id not in started:
@@ -160,8 +163,8 @@ class Profiler:
         return min(instants, default=None)
 
     def reasons(self, others: Reason) -> dict[JobId, tuple[Reason, ...]]:
-        """Return the reasons of the jobs that the profiler concerns; `others`: why one waits with
-        the others.
+        """Return the reasons of the jobs that the profiler concerns; `others`: why a job waits with the
+        others.
         """
         kept = wording.gpus(self._size, [self._model])
         found: dict[JobId, tuple[Reason, ...]] = {}
@@ -226,7 +229,7 @@ class Profiler:
         return [replace(grant, gpu_model=holding.model)]
 
     def _profile(self, new: Sequence[Job], starts: Starts, grants: list[Grant]) -> Sequence[Job]:
-        """Start these in the profiler, in their order, and return who waits for it."""
+        """Start these jobs in the profiler, in their order, and return those that wait for it."""
         for place, job in enumerate(new):
             if job.gpus > self._size - self._used:
                 return new[place:]
@@ -253,7 +256,7 @@ class Profiler:
         return largest
 
     def _submissions(self, known: Sequence[Sequence[int]]) -> dict[int, int]:
-        """Return how many GPUs jobs asked for that came in the last hour, by interval."""
+        """Return how many GPUs the jobs submitted in the last hour asked for, by interval."""
         now = self._view.now
         came = {int(interval): int(gpus) for interval, gpus in known}
         for job in self._view.jobs.values():

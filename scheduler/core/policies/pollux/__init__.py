@@ -1,1 +1,1 @@
-"""Pollux: GPUs where they make the most progress, goodput by goodput (see `policy`)."""
+"""Pollux: give GPUs to the jobs that progress most with them, by goodput (see `policy`)."""

@@ -1,12 +1,12 @@
 """Pollux's own search: a genetic algorithm over replicas by gang and node (OSDI'21, section 4.2.1).
 
 A population of allocations; each generation adds as many new ones by mutation, crossover and repair, and the
-better half lives on. Mutation: a gang goes back to where it is with probability 0.1; with probability 0.1 it
-loses each of its nodes with probability 0.1; and on about one node with room, and one of those where it is,
-it is raised to a random number. Crossover: the gangs before a random one are swapped between two allocations.
-Repair: only the first gang over several nodes stays on each node; then replicas beyond the most that a gang
-may have are taken away on random nodes, and beyond what a node has from the last gangs; gangs whose number
-they may not have get the next smaller one that they may, or nothing.
+better half lives on. Mutation: with probability 0.1 a gang goes back to its present nodes. With probability
+0.1 it loses each of its nodes with probability 0.1. On about one node with room, and on one of its own, its
+number is raised to a random one. Crossover: the gangs before a random one are swapped between two
+allocations. Repair: only the first gang over several nodes stays on each node; then replicas beyond a gang's
+maximum are removed on random nodes, and those beyond a node's capacity from the last gangs. Gangs with a
+number that they may not have get the next smaller one allowed, or nothing.
 
 Deviations: fitness alone decides who lives on (the published code also keeps allocations that use GPUs well,
 for clusters whose size can change); parents are chosen by tournaments of two; the present allocation, the
@@ -43,7 +43,7 @@ class Population:
         self._each = np.array([gang.replica_gpus for gang in problem.gangs], dtype=np.int64)
         self._room = np.array(problem.room, dtype=np.int64)
         self._pinned = np.array([gang.pinned for gang in problem.gangs], dtype=np.bool_)
-        #: GPUs of each node, and in all, that those leave who are pinned.
+        #: GPUs of each node, and in all, that pinned gangs leave.
         taken = (self._base[self._pinned] * self._each[self._pinned][:, None]).sum(axis=0)
         self._left, self._left_in_all = self._room - taken, problem.limit - int(taken.sum())
         allowed = np.ones(self._base.shape, dtype=np.bool_)
@@ -96,7 +96,8 @@ class Population:
         values = self._evaluated(states[begin:])
         values = values if known is None else np.concatenate([known, values])
         flat = states.reshape(len(states), -1)
-        # One of each: a population of equals has nothing to cross. Of equal values the first stays first.
+        # Duplicates are dropped: a population of equals has nothing to cross. Among equal values the first
+        # stays first.
         order = np.argsort(-values, kind="stable")
         chosen, seen = [], set[bytes]()
         for place in order.tolist():
@@ -171,7 +172,7 @@ class Population:
         return states
 
     def _one_node(self, states: Counts, several: Flags) -> Flags:
-        """Leave of gangs that must be on one node what is on their fullest."""
+        """Reduce gangs that must be on one node to what they have on their fullest node."""
         where = np.nonzero(several & self._single)
         some = states[where]
         only = np.zeros_like(some)

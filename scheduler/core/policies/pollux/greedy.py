@@ -1,12 +1,12 @@
 """Our own search: the best numbers of replicas, then nodes for them, then improvement of a few at a time.
 
 If nodes are ignored, the numbers of replicas that are best together follow exactly. Gangs choose one after
-the other, and for each number of GPUs that those before have together the best way is remembered (a knapsack
-with one choice for each gang). That sum of values is a bound on what any allocation can have. Then gangs that
-keep their number keep their nodes, and the others find some, the largest first. A gang that does not find
-room for all takes the best number that there is room for. Last, a few nodes at a time are taken apart, with
-all gangs on them and some that wait, and put together again by chance: one of them with another number of
-replicas than it had, the others with what is best then. A change that is not better is undone.
+the other, and the best choice is remembered for each number of GPUs that the earlier gangs use together (a
+multiple-choice knapsack). The resulting sum of values bounds that of any allocation. Then gangs that keep
+their number keep their nodes, and the others get nodes, the largest first. A gang without room for all its
+replicas takes the best number that fits. Last, a few nodes at a time are emptied, and the gangs on them and
+some that wait are placed again at random: one with another number of replicas than before, the others with
+what is best then. A change that is not better is undone.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.goodput.throughput import Floats, Ints
 from scheduler.core.policies.pollux.problem import Problem
 
-#: How often some nodes are taken apart, and the most times in a row without success.
+#: How often some nodes are emptied and filled again, and the most times in a row without success.
 IMPROVEMENTS, IN_VAIN = 300, 30
 #: So near to the bound, relatively, nothing is left to improve.
 _NEAR = 1e-3
 #: How many nodes at a time, at most, and how many of those that wait join in.
 _NODES, _WAITING = 3, 4
-#: A change must be worth more than this: less is rounding.
+#: A change must gain more than this; less is rounding.
 _NOTHING = 1e-9
 _NOBODY: Mapping[int, int] = {}
 
@@ -119,8 +119,9 @@ class _Task:
         return sizes, worth
 
     def lay_out(self, gangs: Sequence[int], sizes: dict[int, int], rng: random.Random | None = None) -> None:
-        """Put gangs that have no nodes on some: first those that keep their size, where they are, then the
-        largest first; with chance, the others in any order.
+        """Assign nodes to gangs that have none: first those that keep their size, in place, then the others,
+        the largest first. With `rng` the others come in random order, and half the time no gang keeps its
+        place.
         """
         every = self.problem.gangs
         others = []
@@ -140,14 +141,14 @@ class _Task:
             self._reseat(number, sizes[number])
 
     def fill_up(self, gangs: Sequence[int]) -> None:
-        """Let each gang in turn have what is best for it of what is left."""
+        """Give each gang in turn its best allocation of what is left."""
         for number in gangs:
             if self.arrangement.left <= 0:
                 return
             self._reseat(number, None)
 
     def improve(self, gangs: Sequence[int], rng: random.Random, times: int, bound: float) -> None:
-        """Take a few nodes apart at a time, and keep what is better, until no try succeeds."""
+        """Empty and fill a few nodes at a time, and keep what is better, until no try succeeds."""
         arrangement, movable = self.arrangement, set(gangs)
         nodes = range(len(self.problem.room))
         if not nodes:
@@ -173,7 +174,7 @@ class _Task:
             idle = sum([arrangement.room[node] for node in some])
             for number in inside:
                 self._put(number, NOWHERE)
-            # What was best together may not fit on nodes: so one of them has another number now and then.
+            # The best numbers together may not fit on nodes, so one gang gets another number now and then.
             odd = rng.choice(inside) if rng.random() < 0.5 else -1
             other_than = {odd: sum(before[odd].values())} if odd >= 0 else _NOBODY
             sizes, _ = self.best_sizes(inside, min(had + idle, arrangement.left), other_than)
@@ -198,7 +199,7 @@ class _Task:
         self.now[number] = self.worth(number, row)
 
     def _reseat(self, number: int, most: int | None) -> None:
-        """Give a gang the best nodes that there are for it now, for at most this many replicas."""
+        """Give a gang the best nodes available to it now, for at most `most` replicas."""
         arrangement, gang = self.arrangement, self.problem.gangs[number]
         before = arrangement.rows[number]
         was = self.now[number]

@@ -1,4 +1,4 @@
-"""Pollux: every cycle GPUs go where all jobs together make the most progress, and batches follow.
+"""Pollux: every cycle, GPUs go where all jobs together progress most, and batch sizes follow.
 
 A. Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI'21, with
 the published simulator's code (petuum/adaptdl, branch osdi21-artifact) where it is more specific than the
@@ -14,18 +14,19 @@ What is not:
 
 - By default our own search decides (`greedy`): it finds allocations at least as good in a small part of the
   time (decision 0042, benchmarks/bench_pollux.py).
-- Jobs that are not elastic take part: with speedup 1 at their own size. A job of which nothing was measured
-  scales perfectly. Weights are multiplied by 1,000 for each priority that jobs have above the lowest.
+- Jobs that are not elastic take part, with speedup 1 at their own size. A job without measurements is assumed
+  to scale perfectly. Weights are multiplied by 1,000 for each priority that jobs have above the lowest.
 - GPUs are of several models: each model is decided separately, and a job that waits is decided on the first
   of its models on which its speed is known, else on the one with the most GPUs for each job. What runs stays
-  on its model. Sizes are those that a job allows: its least and most, and for a fixed world its divisors.
+  on its model. Sizes are those that a job allows: from its least to its most, and for a fixed world its
+  divisors.
 - Between cycles a job that waits is started on idle GPUs, with the fewest that it can have.
 - Batches are chosen by the job itself (`allot.training`), not here. Clusters do not change their size.
 - CPUs and memory, and topology beyond one node, are not part of the search: where they are short a job keeps
   what it has, or is placed elsewhere with as many GPUs.
 - Jobs that share GPUs stay together, and are left as they are.
-- No job waits for ever: one that has waited for `longest_wait_seconds` is put on nodes before the search
-  begins (`building_blocks.elastic.long_waits`), which works around it.
+- No job waits for ever: a job that has waited for `longest_wait_seconds` gets nodes before the search begins
+  (`building_blocks.elastic.long_waits`); the search leaves it there.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.pollux.solving import GENETIC, GREEDY, Cycle, solve
 
-#: How many times as much a job counts as one of the next lower priority.
+#: The weight of a job relative to one of the next lower priority.
 PRIORITY_FACTOR = 1_000.0
 #: Higher priorities than this count as this one.
 _PRIORITIES = 4
-#: A job that has just come has an age, however small.
+#: The least age of a job, for one that has just arrived.
 _LEAST_AGE_SECONDS = 1.0
 
 
@@ -72,15 +73,14 @@ class Pollux:
     power: float = -1.0
     #: The time between two decisions about all jobs.
     cycle_seconds: float = 60.0
-    #: What a restart is believed to cost.
+    #: The assumed cost of a restart.
     restart_seconds: float = 30.0
     #: Keep jobs over several nodes off each other's nodes.
     avoid_interference: bool = True
     #: A job that had more GPU-hours than this weighs less than others, by the power below; 0: none does.
     weight_threshold_gpu_hours: float = 4.0
     weight_decay: float = 0.5
-    #: A job that waits for longer has a turn of this length with the fewest GPUs that it can have; 0: none
-    #: has.
+    #: A job that waits longer gets a turn of this length with its fewest GPUs; 0: no turns.
     longest_wait_seconds: float = 3600.0
     #: A job is on this many nodes at most.
     most_nodes: int = 16
@@ -213,7 +213,7 @@ def _noted(population: Sequence[Sequence[Row]], pool: Pool) -> list[dict[str, li
 
 
 def _recalled(noted: Any, pool: Pool) -> list[list[Row]]:
-    """Return those allocations for the jobs and nodes that there are now."""
+    """Return the noted allocations for the present jobs and nodes."""
     numbers = {int(node): number for number, node in enumerate(pool.nodes)}
     return [
         [

@@ -1,10 +1,10 @@
-"""What a search of Pollux's chooses among, and how good a choice is (OSDI'21, section 4.2).
+"""The search space of Pollux, and the value of an allocation (OSDI'21, section 4.2).
 
-A gang of K replicas on one node, or on several, is faster by its speedup than with its fair share. If it runs
-on other nodes than before, that is multiplied by what a restart leaves of it. The fitness of an allocation is
-the mean of these speedups by the power p: p = 1 is throughput, p = -1 the harmonic mean, which punishes
-starving. Searches maximise a sum with which that mean grows. The sum is over each gang's value, which is its
-weight times
+A gang of K replicas, on one node or on several, has a speedup over its fair share. If it runs on other nodes
+than before, the speedup is multiplied by its restart factor. The fitness of an allocation is the mean of
+these speedups by the power p: p = 1 is throughput, p = -1 the harmonic mean, which punishes starving.
+Searches maximise a sum with which that mean grows. The sum is over each gang's value, which is its weight
+times
 
     (speedup + ε)^p, with the sign of p, or for p = 0 its logarithm.
 """
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from scheduler.core.building_blocks.elastic.arrangement import Gang, Row
 from scheduler.core.goodput.throughput import Floats
 
-#: What a gang without GPUs is worth, so that a negative power of it is a number.
+#: The utility of a gang without GPUs, so that a negative power of it is finite.
 EPSILON = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Gangs, the most important first, and what they are worth where. Arrays are by gang."""
+    """Gangs, the most important first, and their values by placement. Arrays are by gang."""
 
-    #: GPUs of each node, and of all together, that may be handed out.
+    #: GPUs that may be handed out, of each node and of all together.
     room: tuple[int, ...]
     limit: int
     gangs: tuple[Gang, ...]
@@ -81,7 +81,7 @@ def _worth(speedup: Floats, power: float) -> Floats:
 
 
 def restart_factors(ages: Floats, restarts: Floats, delay_seconds: float) -> Floats:
-    """Return which part of its speedup another restart leaves a gang of that age with that many restarts:
+    """Return the part of its speedup that another restart leaves a gang of that age and number of restarts:
     max(age - restarts·delay, 0) / (age + delay). A young one that was moved often stays where it is.
     """
     ages = np.maximum(ages, 0.0)

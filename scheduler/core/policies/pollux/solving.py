@@ -17,13 +17,13 @@ from scheduler.core.policies.pollux.problem import Problem, restart_factors
 GREEDY, GENETIC = "greedy", "genetic"
 #: Allocations of a population that are remembered until the next cycle.
 REMEMBERED = 10
-#: By how much better an allocation must be to be worth any restart: less is rounding.
+#: An allocation must be better by more than this to be worth a restart; less is rounding.
 _NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """What is decided of one GPU model; sequences are by gang, the most important first."""
+    """The problem of one GPU model; sequences are by gang, the most important first."""
 
     room: tuple[int, ...]
     limit: int
@@ -39,7 +39,7 @@ class Cycle:
     most_nodes: int
 
     def problem(self) -> Problem:
-        """Return what a search chooses among."""
+        """Return the search problem."""
         fair = self.limit / max(len(self.gangs), 1)
         return Problem(
             room=self.room,
@@ -58,7 +58,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Nodes for every gang, and of a genetic search the best few of its population."""
+    """Nodes for every gang and, after a genetic search, the best few of its population."""
 
     rows: list[Row]
     population: list[list[Row]]

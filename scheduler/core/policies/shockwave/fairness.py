@@ -1,7 +1,7 @@
 """When a job would have ended if all jobs had always had the same share: the bound that Shockwave keeps.
 
-At each plan the job's end is estimated again, with the present equal share. The yardstick is nine tenths of
-the average of these estimates over the time that each stood, and one tenth of the latest.
+At each plan the job's end is estimated again, with the present equal share. The fair end is nine tenths of
+the time-weighted average of these estimates plus one tenth of the latest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ AVERAGE_PART = 0.9
 class FairEnd:
     """Estimates of how long after its submission a job would end with its uniform share."""
 
-    #: Sum of the estimates before the latest, each times the seconds for which it stood; and these seconds.
+    #: Sum of the estimates before the latest, each times the seconds for which it was valid; and these
+    #: seconds.
     weighted: float
     stood_seconds: float
     latest_seconds: float
@@ -40,7 +41,7 @@ class FairEnd:
 
     @property
     def seconds(self) -> float:
-        """How long after its submission it ought to end, as of the latest estimate."""
+        """Seconds from submission to the job's fair end, as of the latest estimate."""
         if self.stood_seconds <= 0:
             return self.latest_seconds
         average = self.weighted / self.stood_seconds
@@ -48,5 +49,5 @@ class FairEnd:
 
 
 def first_estimate(estimate_seconds: float, now: float) -> FairEnd:
-    """Return what is known of a job that was estimated once."""
+    """Return the estimates of a job that was estimated once."""
     return FairEnd(0.0, 0.0, estimate_seconds, now)

@@ -26,21 +26,21 @@ def plan(window: PlanningWindow) -> Timetable:
     return table
 
 
-# Which of the coming rounds each gang runs in, once it is known in how many.
+# Which of the coming rounds each gang runs in, given in how many it runs.
 
 
-#: A running job goes on unless another is worth this many times as much: a stop and a start cost something.
+#: A running job goes on unless another is this many times more urgent: a stop and a start cost time.
 CONSTANCY = 3.0
 
 
 @dataclass(slots=True)
 class _Line:
-    """A gang and the rounds that it has yet to be given."""
+    """A gang and the rounds that it has yet to get."""
 
     bidder: Bidder
     #: By model.
     left: list[int]
-    #: What it is worth to run it a round earlier, for each GPU and round that it takes.
+    #: The gain of running it a round earlier, for each GPU and round that it takes.
     urgency: float
     #: Model that it runs on in the round before, by place; -1: none.
     model: int
@@ -50,7 +50,9 @@ class _Line:
         return sum(self.left) < rounds_left, -urgency, self.bidder.number
 
     def model_in(self, room: NDArray[np.int64]) -> int:
-        """Return where the gang runs next: where it was, else on its fastest; -1: there is no room for it."""
+        """Return the model on which the gang runs next: the one before, else its fastest; -1: there is no
+        room.
+        """
         models = [model for model, left in enumerate(self.left) if left and room[model] >= self.bidder.gpus]
         speeds = self.bidder.speeds
         return max(models, key=lambda model: (model == self.model, speeds[model], -model), default=-1)
@@ -61,10 +63,9 @@ def assign(bidders: Sequence[Bidder], counts: Counts, weights: Floats, room: Cou
 
     `counts` has the rounds by bidder and model, `room` the GPUs by round and model, from which what is
     assigned is taken. The authors' second program minimises the sum of weight times mean round. Here the
-    bidder that gains most by an earlier round for what it takes goes first, which is the rule of W. Smith
-    (1956) for that sum on one machine. Before all others come those that have as many rounds to run as there
-    are left. Rounds that gangs of different sizes cannot be given because they are in each other's way are
-    dropped.
+    bidder that gains most by an earlier round, for each GPU and round that it takes, goes first: the rule of
+    W. Smith (1956) for that sum on one machine. Bidders that need all rounds that are left come first. Rounds
+    that gangs of different sizes cannot get because they block each other are dropped.
     """
     lines = [
         _Line(bidder, count.tolist(), float(weight) / (bidder.gpus * int(count.sum())), bidder.runs_on)

@@ -5,17 +5,17 @@ for Dynamic Adaptation in Machine Learning", NSDI 2023. A job that raises its ba
 on, so an estimate by its present speed is too long. So the coming rounds are planned together. The objective
 is the mean logarithm of the part of their epochs that jobs will have done, which is an equilibrium of equal
 budgets, less a weight times the longest run that is left. No job shall end later than with the same share for
-all. Where that is impossible, the utility of a job that would be late counts more, by a power of the
-lateness, and has the early rounds. GPUs that a round leaves idle go to the jobs that run longest. The other
-modules here are its parts: `regimes` (the forecast), `fairness`, `program`, `planning`. The defaults are the
-authors' for 32 GPUs. Deviations and choices:
+all. Where that is impossible, the utility of a job that would be late counts more, by a power of its
+lateness, and the job gets early rounds. GPUs that a round leaves idle go to the jobs that run longest. The
+other modules here are its parts: `regimes` (the forecast), `fairness`, `program`, `planning`. The defaults
+are the authors' for 32 GPUs. Deviations and choices:
 
-- A plan is made when a job has to wait. It is made again at the end of one of its rounds, if since then jobs
-  came or ended, a batch size changed or GPUs did, or it is used up. In the middle of a round no running job
-  is stopped, and idle GPUs are given out at once. So even a job of high priority may wait for a round.
+- A plan is made when a job has to wait. It is made again at the end of one of its rounds if jobs came or
+  ended, a batch size or the GPUs changed, or the plan is used up. In the middle of a round no running job is
+  stopped, and idle GPUs are given out at once. So even a job of high priority may wait for a round.
 - Lateness counts from a job's submission. The authors divide instants that count from the beginning of their
-  simulation, so that jobs are less and less late the longer it runs; on a live clock none ever would be late.
-- How far a job comes in a round follows from the forecast of what it has left. The authors take the mean
+  simulation, so that lateness shrinks the longer it runs; on a live clock no job would ever be late.
+- A job's progress in a round follows from the forecast of its remaining work. The authors take the mean
   length of its epochs so far, which contradicts their forecast.
 - Integers for numbers of rounds instead of binaries for each, and a rule instead of a second program for
   their order (`program`, `timetable`). A running job goes on unless another is worth three times as much.
@@ -27,8 +27,7 @@ authors' for 32 GPUs. Deviations and choices:
   else of its limit.
 - Higher priority first: each priority has a market of its own, in what those above it left.
 - An elastic gang is planned at its own size and starts at the largest that fits.
-- Among equal priorities no job starves: one that gets no rounds is late at some time, and then ever later
-  than new ones.
+- Among equal priorities no job starves: a job without rounds becomes late, and then later than any new one.
 - The budgets are those of jobs, as in the paper; tenants and their weights count for nothing.
 """
 
@@ -54,7 +53,7 @@ from scheduler.core.policies.shockwave.planning import plan
 from scheduler.core.policies.shockwave.regimes import outlook
 from scheduler.core.policies.shockwave.round_schedule import Facts, RoundSchedule, remembered
 
-#: A program for more rounds is larger than it is useful: the far future is unknown.
+#: Planning more rounds costs more than it helps: the far future is unknown.
 MOST_ROUNDS = 1_000
 
 
@@ -62,21 +61,22 @@ MOST_ROUNDS = 1_000
 class Shockwave:
     """Rounds are bought in a market of all jobs; those of a higher priority buy first."""
 
-    #: A job without rounds now has some later, though jobs neither come nor go.
+    #: A job without rounds now gets some later, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 
     #: How many rounds are planned together, and how long one is.
     horizon_rounds: int = 20
     round_seconds: float = 120.0
-    #: What a second less of the longest run is worth, against the mean utility of a round (k in the paper).
+    #: The value of shortening the longest run by a second, relative to the mean utility of a round (k in the
+    #: paper).
     makespan_weight: float = 0.001
-    #: The power of its lateness by which the utility of a late job counts more (lambda). A job is late if its
-    #: end is this many times as far from its submission as with the same share for all.
+    #: The power of its lateness by which the utility of a late job counts more (lambda), and the bound: a job
+    #: is late if its end is this many times as far from its submission as with equal shares.
     fairness_power: float = 12.0
     fairness_bound: float = 1.0
     #: GPU model on which estimates, limits and lengths of epochs hold; empty: each job's fastest.
     reference: str = ""
-    #: Longest that one program is worked on; then the best solution so far is taken.
+    #: The most seconds for solving one program; then the best solution so far is taken.
     solve_seconds: float = 15.0
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class Shockwave:
     def _plan(self, view: View, needs: _Needs, known: _Memory, facts: Facts) -> RoundSchedule:
         """Return a plan that begins now."""
         models = tuple([model for model, gpus in facts.gpus.items() if gpus])
-        # Where jobs have parts of GPUs, all counts in thousandths of one.
+        # Where jobs have parts of GPUs, everything is counted in thousandths of a GPU.
         unit = WHOLE_GPU if any(job.has_parts for job in view.jobs.values()) else 1
         share = min(1.0, max(1, sum(facts.gpus.values())) / len(view.jobs))
         known.estimate_ends(needs, share)
@@ -143,10 +143,10 @@ def _facts(view: View) -> Facts:
 def _levels(
     view: View, needs: _Needs, known: _Memory, models: Sequence[str], share: float, bound: float, unit: int
 ) -> tuple[tuple[Bidder, ...], ...]:
-    """Return the bidders by priority, the highest first: all jobs that can run on what there is.
+    """Return the bidders by priority, the highest first: all jobs that can run on the view's GPUs.
 
-    `share` is the equal share, `bound` how much later than by it a job may end, and `unit` how many units a
-    GPU is.
+    `share` is the equal share, `bound` the factor by which a job may end later than with it, and `unit` the
+    number of units in a GPU.
     """
     levels: dict[int, list[Bidder]] = {}
     for job in sorted(view.jobs.values(), key=lambda job: job.id):
@@ -191,7 +191,7 @@ def _begin_round(view: View, needs: _Needs, schedule: RoundSchedule, known: _Mem
 
 
 def _in_between(view: View, needs: _Needs, schedule: RoundSchedule, known: _Memory) -> Decision:
-    """Disturb no running job; give out what is idle."""
+    """Leave running jobs alone; hand out idle GPUs."""
     waiting = [job for job in _in_order(view, needs, schedule) if job.id not in view.running]
     outcome = start_in_order(waiting, view)
     return outcome.decision(
@@ -214,7 +214,7 @@ def _in_order(view: View, needs: _Needs, schedule: RoundSchedule) -> list[Job]:
 
 
 def _candidates(job: Job, model: str | None, view: View) -> list[Grant]:
-    """Return what the job would have, on the model that was planned, and what it would have instead."""
+    """Return the job's grants to try: on the planned model first, then the alternatives."""
     running = view.running.get(job.id)
     if running is not None and (model in (None, running.gpu_model) or len(running.jobs) > 1):
         return [Grant(jobs=running.jobs, gpus=len(running.gpus))]
@@ -225,7 +225,9 @@ def _candidates(job: Job, model: str | None, view: View) -> list[Grant]:
 
 
 def _stays(grant: Grant, view: View) -> bool:
-    """Whether the grant is what its jobs have: one without a model keeps them where they may stay."""
+    """Whether the grant leaves its jobs as they are; a grant without a model keeps them in place where they
+    may stay.
+    """
     running = view.running.get(grant.jobs[0])
     if running is None or grant.gpu_model is not None:
         return False
@@ -264,20 +266,22 @@ _NO_ROUND = Reason(
 
 
 class _Needs:
-    """What the jobs of a view have done and have left."""
+    """The work that a view's jobs have done and have left."""
 
     def __init__(self, view: View, reference: str) -> None:
         self._view, self._reference = view, reference
         self._models = view.capacity.models
-        #: By job: seconds that it runs on, by model; seconds that it has run; part that it has done.
+        #: By job: seconds left by model; seconds that it has run; part of its work that is done.
         self._known: dict[JobId, tuple[dict[str, float], float, float]] = {}
 
     def seconds_on(self, job: Job) -> dict[str, float]:
-        """Return how long it runs on on each model that it runs on, alone."""
+        """Return the seconds that the job has left on each model that it runs on, alone."""
         return self._of(job)[0]
 
     def whole_seconds(self, job: Job) -> float:
-        """Return how long it runs in all where it is fastest, what it has run included; above 0."""
+        """Return the job's total run time where it is fastest, including what it has run, in seconds; above
+        0.
+        """
         seconds, run_seconds, _ = self._of(job)
         return max(run_seconds + min(seconds.values(), default=0.0), INSTANT_SECONDS)
 
@@ -286,11 +290,10 @@ class _Needs:
         return self._of(job)[2]
 
     def rank(self, job: Job) -> tuple[int, float, float, JobId]:
-        """Return the place among those that get what is left: the job that runs longest first, within
-        priorities.
+        """Return the rank for left-over GPUs: within priorities, the job with the longest remaining run
+        first.
 
-        A running job is ahead by what it would lose and by a round, or two that are equal would change
-        places.
+        A running job is ahead by its preemption cost and a round, else two equal jobs would keep swapping.
         """
         seconds = min(self.seconds_on(job).values(), default=0.0)
         if job.id in self._view.running:
@@ -337,7 +340,7 @@ class _Memory:
         self.plan = remembered(memory["plan"]) if "plan" in memory else None
 
     def fair_end_seconds(self, job: Job) -> float:
-        """Return how long after its submission the job ought to end; above 0."""
+        """Return the seconds from submission to the job's fair end; above 0."""
         return self._fair_ends[job.id].seconds
 
     def estimate_ends(self, needs: _Needs, share: float) -> None:

@@ -4,11 +4,11 @@ The authors decide about every job and round, a binary each, and interpolate the
 each of its corners. Here:
 
 - Rounds are alike, so only how many of them a gang runs is decided, an integer for each model. For gangs of
-  one GPU an assignment of such numbers to rounds always exists. Larger gangs can be in each other's way; rows
-  that no assignment could break rule most of that out, and `timetable` finds places for what is left.
-- The logarithm is concave, so that a maximum fills its pieces in their order by itself: no binaries.
-- What is common to all solutions is left out of the objective. The solver's gap is relative, and would
-  otherwise let it end far from the best of what there is to choose.
+  one GPU an assignment of such numbers to rounds always exists. Larger gangs can block each other;
+  constraints that hold for every assignment exclude most of that, and `planning` assigns the rest.
+- The logarithm is concave, so a maximum fills its linear pieces in their order without binaries.
+- What is common to all solutions is left out of the objective. The solver's gap is relative, and a constant
+  would let it stop far from the best choice.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ CORNERS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 ORIGIN = 1e-6
 #: How far from the optimum a solution may be, relative to it.
 GAP = 1e-3
-#: Branches after which the best solution so far is taken: unlike a time, the same on every machine.
+#: Branches after which the best solution so far is taken; unlike a time limit, equal on every machine.
 NODES = 500
-#: No job counts this many times more than another, or the solver's tolerance would show.
+#: The largest ratio of two jobs' weights; beyond it the solver's tolerance would show.
 MOST_WEIGHT = 1e6
-#: Slower than this, relative to where a job is fastest, is as good as not at all; and no job has less work
-#: left, in rounds.
+#: A speed below the first, relative to a job's fastest model, counts as 0; no job has less work left than the
+#: second, in rounds.
 LEAST_SPEED, LEAST_WORK = 1e-3, 1e-2
-#: A value that is less than this off counts as whole.
+#: A value within this of an integer counts as whole.
 ROUNDING = 1e-6
-#: What SciPy's `milp` says when there is no solution.
+#: The status of SciPy's `milp` when there is no solution.
 _INFEASIBLE = 2
 
 
@@ -61,8 +61,8 @@ class Program:
     def solve(self) -> tuple[Counts, Floats]:
         """Return the rounds by bidder and model, and the weight of each bidder's utility.
 
-        First no job may end later than fair. Where that is impossible, the jobs that would end later are
-        worth more instead. Raises PolicyError when the solver finds nothing.
+        First, no job may end after its fair end. Where that is impossible, jobs that would be late get more
+        weight instead. Raises PolicyError when the solver finds nothing.
         """
         even = np.ones(len(self._bidders))
         least_work = self._least_work()
@@ -79,12 +79,12 @@ class Program:
         return int((self._room[:, model] >= bidder.gpus).sum())
 
     def _work(self, place: int) -> list[tuple[int, float]]:
-        """Return how much of its work, in rounds where it is fastest, each of its variables does."""
+        """Return the work that each of the bidder's variables does, in rounds where it is fastest."""
         speeds = self._bidders[place].speeds
         return [(pair, speeds[self._pairs[pair][1]]) for pair in self._of_bidder[place]]
 
     def _most_work(self, place: int) -> float:
-        """Return an upper bound of what the bidder does of its work in all rounds, in rounds."""
+        """Return an upper bound of the bidder's work in all rounds, in rounds."""
         return self._window.rounds * max([speed for _, speed in self._work(place)], default=0.0)
 
     def _left(self, place: int) -> float:
@@ -94,8 +94,8 @@ class Program:
     def _least_work(self) -> Floats | None:
         """Return the work in rounds that each bidder must do to end in time; None when one cannot.
 
-        After the last round it is taken to have its uniform share, and to end no sooner than that round, as
-        in the paper: a bidder that is due before cannot end in time by this count.
+        After the last round a bidder is assumed to have its uniform share and to end no sooner than that
+        round, as in the paper: a bidder that is due earlier cannot end in time by this count.
         """
         window = self._window
         least_work = np.zeros(len(self._bidders))
@@ -126,7 +126,7 @@ class Program:
         return counts
 
     def _add_rounds(self, rows: _Rows) -> None:
-        """No bidder runs in more rounds than there are, nor in more than it needs."""
+        """Add: no bidder runs in more rounds than there are, nor in more than it needs."""
         for place, model in self._pairs:
             bidder = self._bidders[place]
             needed = max(1, math.ceil(self._left(place) / bidder.speeds[model] - ROUNDING))
@@ -136,7 +136,7 @@ class Program:
                 rows.add([(pair, 1.0) for pair in pairs], most=self._window.rounds)
 
     def _add_capacity(self, rows: _Rows) -> None:
-        """No model gives more than it has: in GPUs, and in each size of gang, smaller ones not counted.
+        """Add: no model gives more GPUs than it has, nor more places for gangs of a size and above.
 
         With 8 GPUs, gangs of 3 and of 4 take two places at once, and those of 6 one of two.
         """
@@ -153,7 +153,7 @@ class Program:
                     rows.add(terms, most=float((room // size).sum()))
 
     def _add_utility(self, rows: _Rows, place: int, weight: float, least: float) -> None:
-        """The logarithm of what the bidder has done of its epochs, above that of now; and its floor."""
+        """Add the gain in the logarithm of the bidder's finished epochs, and its floor."""
         done, work = self._bidders[place].done, self._work(place)
         a_round, reach = (1.0 - done) / self._left(place), self._most_work(place)
         pieces = []
@@ -168,7 +168,7 @@ class Program:
             rows.add(work, least=least - ROUNDING)
 
     def _add_longest_run(self, rows: _Rows) -> None:
-        """How much longer the longest run that remains is than it must be."""
+        """Add the excess of the longest remaining run over its minimum."""
         window = self._window
         running = [place for place in range(len(self._bidders)) if self._of_bidder[place]]
         must_be = max([max(0.0, self._left(place) - self._most_work(place)) for place in running])
@@ -180,7 +180,7 @@ class Program:
 
 
 class _Rows:
-    """A program as it is written down: a minimum of costs, all variables at least 0."""
+    """The rows of a program: minimise costs, all variables at least 0."""
 
     def __init__(self) -> None:
         self._costs: list[float] = []
@@ -202,9 +202,9 @@ class _Rows:
         self._bounds.append((least, most))
 
     def solve(self, *, integers: int, seconds: float) -> Floats | None:
-        """Return the best solution that was found, of which the first variables are whole; None for none.
+        """Return the best solution found, its first `integers` variables whole; None: there is none.
 
-        Where the time is too short to find any, it is one in which they need not be.
+        If the time is too short to find one, they need not be whole.
         """
         # SciPy takes a third of a second to load, and most processes that know this never compute with it.
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -232,14 +232,14 @@ class _Rows:
 def _weights(bidders: Sequence[Bidder], window: PlanningWindow) -> Floats:
     """Return how much the utility of each bidder counts: the later the more.
 
-    It counts most of all when its bidder is late and would end within a round.
+    A late bidder that would end within a round counts most.
     """
     most = math.log(MOST_WEIGHT)
     powers = [
         window.fairness_power * math.log(bidder.lateness) if _is_late(bidder, window) else 0.0
         for bidder in bidders
     ]
-    # Where a job is too late for the solver's tolerance, those that are less late count for less instead.
+    # Where a job is too late for the solver's tolerance, the weights of less late jobs are reduced instead.
     above = max(0.0, max(powers) - most)
     return np.array(
         [

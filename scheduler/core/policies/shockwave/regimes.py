@@ -1,16 +1,16 @@
-"""How much work a job has left whose batch size may change: Shockwave's forecast (NSDI'23).
+"""The remaining work of a job whose batch size may change: Shockwave's forecast (NSDI'23).
 
 The division of a job's epochs among its batch sizes is modelled as a draw from a Dirichlet distribution. At
 first every batch size is as likely as any other, and together they weigh as much as all epochs of the job;
-every epoch that was seen counts one for its batch size. The epochs left of each are those expected, less
-those done. The batch sizes that the job may use are known, those to come are not.
+every epoch that was seen counts one for its batch size. The epochs left of each batch size are those expected
+less those done. The batch sizes that the job may use are known, those to come are not.
 
-Departures from the authors' code: epochs count by parts of them, not when they are whole; and what is left of
-all batch sizes together is what the job has left, though more was seen of one than is expected in all.
+Departures from the authors' code: fractions of epochs count, not only whole ones; and the epochs left of all
+batch sizes sum to what the job has left, even if more were seen of one than are expected in all.
 
-Wrong facts are passed over: a batch size whose epoch takes no time, or no finite one, is ignored, and so are
-all facts of a job that has no batch size left, or no number of epochs above 0 that makes sense. A job that
-has done as many epochs as there are, or more, is expected to do one more.
+Wrong facts are ignored: a batch size whose epoch takes no or infinite time, and all facts of a job without a
+usable batch size or without a usable number of epochs above 0. A job that has done as many epochs as there
+are, or more, is expected to do one more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Outlook:
 
 
 def outlook(training: Training) -> Outlook | None:
-    """Return how far the job is by its epochs; None where the facts say nothing that can be used."""
+    """Return the job's progress by epochs; None where the facts are unusable."""
     regimes = [regime for regime in training.regimes if 0 < regime.epoch_seconds < math.inf]
     if not regimes or not 0 < training.epochs <= MOST_EPOCHS:
         return None
@@ -51,7 +51,7 @@ def outlook(training: Training) -> Outlook | None:
 
 
 def _expected_left(seen: Sequence[float], epochs: float) -> list[float]:
-    """Return how many epochs with each batch size are to come; together all that are left."""
+    """Return how many epochs with each batch size are to come; the sum is all epochs left."""
     prior = epochs / len(seen)
     whole = epochs + sum(seen)
     left = [max(0.0, epochs * ((prior + count) / whole) - count) for count in seen]

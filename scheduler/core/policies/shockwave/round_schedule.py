@@ -1,4 +1,4 @@
-"""A plan as it is remembered from round to round, and what it was made for."""
+"""A plan as remembered from round to round, and the facts that it was made for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Facts:
 
     #: By job; 0 where it was not reported.
     batch_sizes: Mapping[JobId, int]
-    #: That there are to hand out, by model.
+    #: GPUs to hand out, by model.
     gpus: Mapping[str, int]
 
 
@@ -39,7 +39,7 @@ class RoundSchedule:
         return self.at + number * self.round_seconds
 
     def holds(self, now: float, facts: Facts) -> bool:
-        """Whether the plan says who runs now. What changed counts when the next round begins."""
+        """Whether the plan decides which jobs run now. Changes count when the next round begins."""
         number = self.round_at(now)
         return number == self.begun or (0 <= number < len(self.rounds) and facts == self.facts)
 

@@ -24,8 +24,8 @@ def counts_on(job: Job, running: Running | None, node_gpus: int) -> list[int]:
     """Return the numbers of GPUs that a job may have of a model with `node_gpus` GPUs on a node.
 
     They are powers of two up to a node's size and then whole nodes, so that gangs fit beside each other. Only
-    those remain that the job can have, with at most twice the replicas that it ever had. A rigid job has its
-    own size; a job that can have none of these has the fewest GPUs that it runs on.
+    numbers that the job can have remain, with at most twice the replicas that it ever had. A rigid job has
+    its own size; a job that can have none of these has the fewest GPUs that it runs on.
     """
     sizes = all_sizes_of(job)
     if job.elastic is None:
@@ -38,8 +38,9 @@ def counts_on(job: Job, running: Running | None, node_gpus: int) -> list[int]:
 def candidate_of(
     job: Job, view: View, models: Sequence[str], restart_seconds: float, *, profiled: int = 0
 ) -> Candidate:
-    """Return the job as the program knows it, given the models of the view, and how often it was started to
-    be profiled."""
+    """Return the job as the program sees it. `models`: those of the view; `profiled`: how often it was
+    started to be profiled.
+    """
     running, fleets = view.running.get(job.id), view.capacity.cluster.fleets
     speeds = relative_speeds(job, models)
     goodput = _goodput_on(job, models)
@@ -57,7 +58,7 @@ def candidate_of(
         here = _held(running, view, models)
         alike = [(option.model, option.gpus) for option in options]
         if (here.model, here.gpus) in alike:
-            # Where it is spread over more nodes than it need be, that is how fast it is there.
+            # If it is spread over more nodes than needed, this is its present speed.
             present = alike.index((here.model, here.gpus))
             options[present] = here
         else:
@@ -100,8 +101,8 @@ def _is_regular(gpus: int, node_gpus: int) -> bool:
 def _goodput_on(job: Job, models: Sequence[str]) -> list[GoodputModel | None]:
     """Return how a job scales on each model; None everywhere: nothing was measured.
 
-    On a model on which it was not, everything takes as many times as long as the ratio of its speeds says;
-    without such a ratio it is believed to be as slow as on the slowest of those that were measured.
+    On a model without measurements, times are scaled by the ratio of the job's speeds; without such a ratio
+    the job is assumed to be as slow as on its slowest measured model.
     """
     known = {} if job.goodput is None or job.elastic is None else job.goodput.parameters
     measured = {

@@ -1,4 +1,4 @@
-"""On which nodes each job has the GPUs that the program gave it (Sia, SOSP'23, section 3.5)."""
+"""The nodes on which each job gets the GPUs that the program gave it (Sia, SOSP'23, section 3.5)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scheduler.core.model.snapshot import JobId
 class Assignment:
     """The jobs of a view that the program decides about, and the GPUs of each model that it may give.
 
-    Left as they are: jobs that share GPUs, pinned ones, and those on a model of which the view may hand out
-    nothing any more.
+    Jobs that share GPUs, pinned jobs, and jobs on a model that the view may no longer hand out stay as they
+    are.
     """
 
     def __init__(self, view: View, models: Sequence[str]) -> None:
@@ -43,8 +43,7 @@ def _limit(view: View, model: str) -> int:
 def places_of(view: View, gpus: Mapping[JobId, tuple[str, int]]) -> tuple[list[Pool], list[Sequence[Row]]]:
     """Return pools and the nodes of each of their jobs, given the model and the GPUs of each job.
 
-    A job whose configuration is the same stays where it is. A job that finds no room on another model than it
-    has stays as well.
+    A job whose configuration is unchanged stays in place. So does a job that finds no room on its new model.
     """
     fixed = {
         job: (held.gpu_model, len(held.gpus))
@@ -71,7 +70,7 @@ def places_of(view: View, gpus: Mapping[JobId, tuple[str, int]]) -> tuple[list[P
 
 
 def _rows(pool: Pool, gpus: Sequence[int]) -> Sequence[Row]:
-    """Return nodes for the gangs of a pool; smaller ones move where that lets more GPUs be used."""
+    """Return nodes for the gangs of a pool; smaller gangs move where more GPUs are used that way."""
     replicas = [each // gang.replica_gpus for each, gang in zip(gpus, pool.gangs, strict=True)]
     rows = arranged(pool.room, pool.gangs, replicas, limit=pool.limit)
     missing = _missing(pool, rows, replicas)

@@ -5,21 +5,21 @@ goodput-optimized ML-cluster scheduling", SOSP 2023, from the paper's descriptio
 licence and was not used.
 
 What is the paper's: rounds of a minute; short runs of new jobs on each model (3.2); configurations of one GPU
-model, powers of two up to a node's size and then whole nodes (3.3); goodput by model, what was not measured
-there projected from where it was (`core.goodput.gpu_models`, 3.2); the program over them with utilities, the
-power p, the penalty for waiting and restart factors (3.4, `program`); twice the GPUs at most from one size to
-the next; rigid jobs beside elastic ones.
+model, powers of two up to a node's size and then whole nodes (3.3); goodput by model, projected to models
+without measurements (`core.goodput.gpu_models`, 3.2); the program over them with utilities, the power p, the
+penalty for waiting and restart factors (3.4, `program`); twice the GPUs at most from one size to the next;
+rigid jobs beside elastic ones.
 
 What is not, or is a choice of ours:
 
 - p = -0.5 and λ = 1.1 are from memory of the paper, which was not at hand: both are parameters.
 - New jobs are profiled by running there (`profiling`, which lists our choices), not in a step of their own
-  before they are submitted to the policy, and on at most a part of the GPUs at a time. As long as nothing is
-  measured a job is believed to scale perfectly, at its declared speed on each model, and gets twice the
-  replicas that it ever had at most.
+  before they are submitted to the policy, and on at most a part of the GPUs at a time. Until it is measured,
+  a job is assumed to scale perfectly, at its declared speed on each model, and gets at most twice the
+  replicas that it ever had.
 - Only running jobs have a restart factor. A waiting job starts again anyway, and would otherwise wait longer
   the more often it was stopped.
-- A running job counts a thousandth more with what it has: else equals might change places in every round.
+- A running job's present configuration counts a thousandth more, else equal jobs might swap in every round.
 - Higher priority first: each priority has a program of its own in what those above it left.
 - Where a gang does not fit though there are GPUs enough, smaller ones on that model move; the paper's rule
   for places has them evicted. What still does not fit stays as it was, or runs on fewer.
@@ -27,8 +27,9 @@ What is not, or is a choice of ours:
 - Hybrid parallel jobs are those whose replicas have several GPUs: counts are multiples of these.
 - By the objective many small jobs may keep a large rigid one waiting for ever. So a job that has waited for
   `longest_wait_seconds` chooses first (`building_blocks.elastic.long_waits`), in a program of its own.
-- The program ends within 1e-4 of the optimum, after 200 branches or after `solve_seconds`. Without a solution
-  it is the one in which jobs may have parts of configurations, rounded (`program.rounding`).
+- The program ends within 1e-4 of the optimum, after 200 branches or after `solve_seconds`. Without a
+  solution, the solution of the relaxation, in which jobs may have parts of configurations, is rounded
+  (`program.rounding`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from scheduler.core.policies.sia.places import Assignment, places_of
 from scheduler.core.policies.sia.profiling import Profiling, memory_of, profiled_before
 from scheduler.core.policies.sia.program import Candidate, Configuration, Terms, choose
 
-#: How often it is solved again without jobs for which there are GPUs enough, but not where they may be.
+#: How often the program is solved in a round; each time without configurations that found no place.
 _ATTEMPTS = 3
 
 
@@ -68,20 +69,19 @@ class Sia:
     #: It decides itself how many GPUs an elastic job gets.
     resizes: ClassVar[bool] = True
 
-    #: The power of a utility: 1 is throughput alone, below 0 who has least counts more.
+    #: The power of a utility: 1 is throughput alone; below 0 the jobs with the least utility count more.
     power: float = -0.5
-    #: What it costs that a job waits; a job with its fewest GPUs of its slowest model costs 1 for p < 0.
+    #: The cost of a waiting job; for p < 0 a job with its fewest GPUs of its slowest model costs 1.
     penalty: float = 1.1
     #: The time between two decisions about all jobs.
     round_seconds: float = 60.0
-    #: What a restart costs a job; 0: what it was seen to lose, 30 s where that is not known.
+    #: Seconds that a restart costs a job; 0: its measured loss, or 30 s where that is unknown.
     restart_seconds: float = 0.0
-    #: A job that waits for longer has a turn of this length with the fewest GPUs that it can have; 0: none
-    #: has.
+    #: A job that waits longer gets a turn of this length with its fewest GPUs; 0: no turns.
     longest_wait_seconds: float = 3600.0
     #: Part of the GPUs that may be used at a time to measure new jobs on models that they have not run on.
     profiling: float = 0.1
-    #: Longest that one program is worked on; then the best solution so far is taken.
+    #: The most seconds for solving one program; then the best solution so far is taken.
     solve_seconds: float = 10.0
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class Sia:
                 options = candidates[job].configurations
                 others = options[:place] + options[place + 1 :]
                 if attempt or not others:
-                    # What was meant for it is there for others.
+                    # Its GPUs are there for others.
                     del candidates[job]
                 else:
                     # Nodes may be too small, or too full, for it on one model and not on another.
@@ -169,10 +169,10 @@ class Sia:
     def _serve_first(
         self, waits: LongWaits, candidates: dict[JobId, Candidate], assignment: Assignment
     ) -> list[Job]:
-        """Let jobs that have a turn choose first, either what they have or the fewest GPUs that they can
+        """Let jobs that have a turn choose first, between what they have and the fewest GPUs that they can
         have; return the jobs whose turn begins.
         """
-        # Just below them come the runs by which new jobs are profiled.
+        # Profiling runs of new jobs come just below them.
         first = max([each.priority for each in candidates.values()], default=0) + 2
         used = 0
         for number in sorted(waits.kept & candidates.keys()):
@@ -212,8 +212,8 @@ class Sia:
 def _send(
     profiling: Profiling, candidates: dict[JobId, Candidate], served: Collection[JobId]
 ) -> dict[JobId, Configuration]:
-    """Let new jobs run where they are to be profiled, after the jobs that have been served already; return
-    where.
+    """Let new jobs run where they are to be profiled, after the jobs served already; return their
+    configurations.
     """
     taken = [0] * len(profiling.models)
     others: dict[JobId, Candidate] = {}
@@ -226,7 +226,7 @@ def _send(
     runs = profiling.runs(others, taken)
     first = max([each.priority for each in others.values()], default=0) + 1
     for number, run in runs.items():
-        # As its present one: it is not to be worth less than waiting.
+        # As its present configuration, so that it is not worth less than waiting.
         candidates[number] = replace(candidates[number], configurations=(run,), present=0, priority=first)
     return runs
 

@@ -1,20 +1,19 @@
 """Short runs of new jobs on GPU models on which they were not measured yet (Sia, SOSP'23, section 3.2).
 
 A new job runs with the fewest GPUs that it can have on one model after the other. It stays on each until its
-goodput there is known, for a round at most. Then the program compares measured models, and only larger
-numbers of GPUs are projected. Choices of ours:
+goodput there is known, for a round at most. So the program compares measured models, and projects only to
+larger numbers of GPUs. Choices of ours:
 
 - A job is new if it has never been measured with more than its fewest GPUs, and runs on no more. A job that
-  has grown is projected to models that it has not seen: it would cost too much to leave many GPUs to measure
-  one.
+  has grown is projected to other models: giving up many GPUs to measure one would cost too much.
 - Only adaptive jobs report what a goodput is computed from, so only they are profiled. A job that reported
-  nothing from its first run is left alone. So is a job that accepts one model only: its first run measures
-  that.
+  nothing from its first run is not profiled again. Neither is a job that accepts one model only: its first
+  run measures that.
 - A waiting job begins on the model that has most GPUs left for such runs; between rounds, wherever GPUs are
   idle.
-- These runs have at most a part of the GPUs at a time, or one alone as many as it needs; higher priorities
-  and earlier jobs first. They come before the program, since the program's optimum does not value what is
-  learnt.
+- These runs get at most a part of the GPUs at a time, but a single run may have all that it needs; higher
+  priorities and earlier jobs come first. They come before the program, since the program's optimum does not
+  value what is learnt.
 - No job runs twice on a model for this, unless what is remembered is lost.
 """
 
@@ -36,7 +35,7 @@ Profiled = Mapping[JobId, tuple[str, ...]]
 
 
 def profiled_before(known: Memory, jobs: Collection[JobId]) -> Profiled:
-    """Return what `memory_of` wrote, of jobs that are still there."""
+    """Return what `memory_of` wrote, for jobs that are still in the view."""
     written: Mapping[str, Sequence[str]] = known.get("profiled", {})
     return {JobId(int(job)): tuple(models) for job, models in written.items() if int(job) in jobs}
 
@@ -44,7 +43,7 @@ def profiled_before(known: Memory, jobs: Collection[JobId]) -> Profiled:
 def memory_of(
     before: Profiled, runs: Mapping[JobId, Configuration], models: Sequence[str], grants: Sequence[Grant]
 ) -> dict[str, Any]:
-    """Return what is to be remembered, given the runs of a round and what was granted; plain values."""
+    """Return the memory for the next round, given a round's runs and grants; plain values."""
     had = dict(before)
     granted = {(job, grant.gpu_model, grant.gpus) for grant in grants for job in grant.jobs}
     for job, run in runs.items():
@@ -66,14 +65,16 @@ class Profiling:
     before: Profiled
 
     def runs(self, candidates: Mapping[JobId, Candidate], taken: Sequence[int]) -> dict[JobId, Configuration]:
-        """Return where which of the candidates is to run; `taken`: GPUs by model that others have first."""
+        """Return the configurations in which candidates run to be profiled; `taken`: GPUs by model that other
+        jobs get first.
+        """
         left = [max(room - used, 0) for room, used in zip(self.room, taken, strict=True)]
         budget, used = self.part * sum(self.room), 0
         if not budget:
             return {}
         found: dict[JobId, Configuration] = {}
         new = [job for job in map(self.view.jobs.__getitem__, candidates) if self._is_new(job)]
-        # Those first that are where they are to be measured.
+        # Jobs that already run to be measured come first.
         new.sort(key=lambda job: (not self._goes_on(job), -job.priority, job.submitted_at, job.id))
         for job in new:
             gpus = least_gpus(job)
@@ -98,7 +99,7 @@ class Profiling:
         return job.goodput.most_replicas * job.tasks[0].gpus <= least
 
     def _goes_on(self, job: Job) -> bool:
-        """Whether it runs to be profiled, is not measured there yet, and has not had a whole round."""
+        """Whether the job runs to be profiled, is not measured there yet, and has not had a whole round."""
         running = self.view.running.get(job.id)
         return running is not None and self._is_under_way(job, running)
 

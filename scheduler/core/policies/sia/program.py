@@ -1,15 +1,15 @@
 """Which configuration each job gets: the integer program of Sia (SOSP'23, section 3.4).
 
-A configuration is a number of GPUs of one model; a job has one of its own or waits. Its utility is its
-goodput there, relative to the least of its configurations and times the fewest GPUs that it runs on, so that
-a rigid gang of four counts as one of four GPUs that scales perfectly. With the power p, the penalty λ for
+A configuration is a number of GPUs of one model; a job gets one of its configurations or waits. A
+configuration's utility is its goodput relative to the job's lowest, times the fewest GPUs that the job runs
+on, so that a rigid gang of four counts as four GPUs that scale perfectly. With the power p, the penalty λ for
 waiting and the restart factor r of every configuration but the present one, the program is
 
     minimise   Σ (r·utility)^p + λ·(jobs that wait)      for p < 0
     maximise   Σ (r·utility)^p - λ·(jobs that wait)      for p > 0
 
-with the GPUs of each model as its only limits. What is common to all solutions is left out, as the solver's
-gap is relative: a job gains λ - (r·utility)^p, or λ + (r·utility)^p, by a configuration, above waiting.
+with the GPUs of each model as its only limits. Constants are left out, as the solver's gap is relative: over
+waiting, a job gains λ - (r·utility)^p, or λ + (r·utility)^p, by a configuration.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from scheduler.core.goodput.throughput import Floats, Ints
 
 #: How far from the optimum a solution may be, relative to it.
 GAP = 1e-4
-#: Branches after which the best solution so far is taken: unlike a time, the same on every machine.
+#: Branches after which the best solution so far is taken; unlike a time limit, equal on every machine.
 NODES = 200
-#: What its present configuration is worth more to a job than an equal one: equals do not change places.
+#: The bonus of a job's present configuration over an equal one, so that equal jobs do not swap.
 KEEP = 1e-3
-#: No restart leaves less of a utility: a power of less is not a finite number.
+#: The lower bound of a utility after a restart; a power of 0 would not be finite.
 LEAST_UTILITY = 1e-6
-#: What SciPy's `milp` says of a solution that is the best, by the gap.
+#: The status of SciPy's `milp` for a solution within the gap of the optimum.
 _OPTIMAL = 0
 
 
@@ -47,10 +47,10 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A job, as the program knows it."""
+    """A job as the program sees it."""
 
     configurations: tuple[Configuration, ...]
-    #: By place of the model: how goodput follows from GPUs there. Without, it is `speeds` times GPUs.
+    #: By place of the model: its goodput model; None: goodput is `speeds` times GPUs.
     goodput: tuple[GoodputModel | None, ...]
     speeds: tuple[float, ...]
     #: GPUs of a replica, and of the fewest replicas.
@@ -58,7 +58,7 @@ class Candidate:
     least_gpus: int = 1
     #: Place of its present configuration; -1: it waits.
     present: int = -1
-    #: What a change leaves of its utility.
+    #: The factor by which a change of configuration reduces its utility.
     restart_factor: float = 1.0
     #: Higher ones choose first, in a program of their own.
     priority: int = 0
@@ -66,7 +66,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The parameters of the program, and for how many seconds it is worked on at most."""
+    """The parameters of the program, and the most seconds for solving it."""
 
     power: float
     penalty: float
@@ -181,7 +181,7 @@ def _solve(choices: _Choices, room: Ints, seconds: float) -> list[int]:
         return []
     best = _best_of_each(choices)
     if np.all(np.bincount(choices.model[best], choices.gpus[best], len(room)) <= room):
-        return best  # Everyone has what is best for it.
+        return best  # Every candidate gets its best choice.
     found = _maximise(choices, room, seconds, whole=True)
     if found is not None and found[1]:
         whole: list[int] = np.flatnonzero(found[0] > 0.5).tolist()
@@ -195,7 +195,7 @@ def _solve(choices: _Choices, room: Ints, seconds: float) -> list[int]:
 
 
 def _best_of_each(choices: _Choices) -> list[int]:
-    """Return what each candidate gains most by; of equal ones that with fewer GPUs."""
+    """Return the choice by which each candidate gains most; among equal ones the one with fewer GPUs."""
     order = np.lexsort((choices.gpus, -choices.gain, choices.candidate))
     is_first = np.append(True, np.diff(choices.candidate[order]) > 0)
     found: list[int] = np.sort(order[is_first]).tolist()
@@ -226,8 +226,8 @@ def _maximise(
 
 
 def rounding(choices: _Choices, room: Ints, parts: Floats) -> list[int]:
-    """Return choices that fit, one a candidate, taken by their part in a solution that divides choices, then
-    by what they gain for each GPU.
+    """Return choices that fit, one for each candidate: by their part in the relaxed solution, then by gain
+    for each GPU.
     """
     order = np.lexsort((-choices.gain / choices.gpus, -parts))
     left, served, taken = room.copy(), set[int](), []

@@ -1,6 +1,4 @@
-"""How many GPUs each job has on which nodes while the policy tries things: claims, and the jobs they take
-from.
-"""
+"""A trial arrangement: the GPUs of each job by node, the claims of jobs, and their victims."""
 
 from __future__ import annotations
 
@@ -17,16 +15,16 @@ TIERS = ("premium", "standard", "basic")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a job stands: its tier, and by how much its fraction is above what is guaranteed to it."""
+    """A job's standing: its tier, and its slack, the fraction above its guarantee."""
 
     job: Job
     tier: int
     slack: float
     #: Sizes in GPUs that it can have, ascending.
     sizes: tuple[int, ...]
-    #: It has had what it has for long enough to be resized, moved or stopped for its equals.
+    #: Whether it was left unchanged for long enough to be resized, moved or stopped for its equals.
     settled: bool = True
-    #: No other job may have its GPUs, nor does it get others.
+    #: Whether it keeps exactly the GPUs that it has.
     fixed: bool = False
 
     @property
@@ -58,7 +56,7 @@ class Board:
             for model, pool in self.pools.items()
         }
         self._arrangements: dict[str, Arrangement] = {}
-        #: On which model each job is that has, or had, GPUs.
+        #: The model of each job that has, or had, GPUs.
         self.models: dict[JobId, str] = {}
         for model, pool in self.pools.items():
             board = Arrangement(pool.room, pool.gangs, limit=pool.limit, apart=False)
@@ -101,9 +99,9 @@ class Board:
     def claim(self, claimant: Standing, *, most: int, reclaim: bool) -> list[JobId] | None:
         """Give a job the largest of its sizes up to `most` that is possible, more than it has now.
 
-        It takes what is idle, then what others have beyond their demand, then, to `reclaim`, what victims
-        have. Beyond its own demand it takes only what is idle: else two would take it from each other for
-        ever. Returns the victims; None where there is nothing to take.
+        It takes idle GPUs first, then those that others have beyond their demand, then, with `reclaim`, those
+        of victims. Beyond its own demand it takes only idle GPUs, else two jobs would take them from each
+        other for ever. Returns the victims; None where there is nothing to take.
         """
         job = claimant.job.id
         now = self.gpus_of(job)
@@ -164,8 +162,8 @@ class Board:
                 yield _Change(victim.job.id, model, row)
 
     def _surplus(self, claimant: Standing, model: str) -> list[tuple[Standing, int]]:
-        """Return the jobs that have more than their demand, and what each is left with: the one with most
-        slack first.
+        """Return the jobs that have more than their demand, the one with the most slack first, and the GPUs
+        that each keeps.
         """
         return [
             (victim, max([size for size in victim.sizes if size <= victim.demand], default=victim.demand))
@@ -174,8 +172,8 @@ class Board:
         ]
 
     def _victims(self, claimant: Standing, model: str) -> list[tuple[Standing, int]]:
-        """Return the jobs to take GPUs from, and what each is left with at a time: by tier, the lowest first,
-        then scale down before preemption, then by slack, the largest first.
+        """Return the victims in order, and the GPUs that each keeps: the lowest tier first, then scaling down
+        before preemption, then the largest slack.
         """
         others = [victim for victim in self._others(claimant, model) if self._may_reclaim(claimant, victim)]
         found: list[tuple[Standing, int]] = []
@@ -195,8 +193,9 @@ class Board:
         return sorted(others, key=lambda each: (-each.slack, -each.job.submitted_at, -each.job.id))
 
     def _may_reclaim(self, claimant: Standing, victim: Standing) -> bool:
-        """Whether a claimant may take what a victim's demand has: that of a lower tier always; else only what
-        who has more slack can miss, and has had for a while."""
+        """Whether a claimant may take GPUs within a victim's demand: always from a lower tier, else only from
+        a settled job with enough more slack.
+        """
         if victim.tier > claimant.tier:
             return True
         if not victim.settled or victim.slack <= claimant.slack + self._margin:
@@ -204,7 +203,7 @@ class Board:
         return victim.tier == claimant.tier or victim.slack > self._margin
 
     def _spared(self, changes: Sequence[_Change]) -> list[JobId]:
-        """Give back what was not needed in the end, the last taken first; return who is left a victim."""
+        """Give back what was not needed in the end, the last taken first; return the remaining victims."""
         first: dict[JobId, _Change] = {}
         for change in changes:
             first.setdefault(change.job, change)
@@ -222,9 +221,9 @@ class Board:
     # Defragmentation
 
     def make_near(self, gang: Standing) -> bool:
-        """Move the first of the fewest small jobs that are in the way of a gang on one node; return whether.
+        """Move a small job away from the node where the fewest block a gang; return whether one moved.
 
-        If a single job was in the way, the gang gets the node. The gang has nothing, or a place that no other
+        If a single job blocked the gang, the gang gets the node. The gang waits, or has a place that no other
         job counts on yet.
         """
         best: tuple[tuple[int, int, int], str, int, list[tuple[JobId, Row]]] | None = None
@@ -259,7 +258,9 @@ class Board:
         return True
 
     def _moves(self, gang: Standing, model: str, node: int) -> list[tuple[JobId, Row]]:
-        """Return which small jobs leave a node, and where they go, so that a gang has room there; or none."""
+        """Return the small jobs that leave a node to make room for a gang, and their new nodes; empty:
+        impossible.
+        """
         board, need = self._arrangements[model], gang.demand
         there = [
             (self.gpus_of(job), job)
@@ -272,7 +273,7 @@ class Board:
         before: list[_Change] = []
         kept = board.room[node]
         lacking = need - kept
-        # The smallest that is enough by itself, else the largest ones.
+        # The smallest job that suffices alone, else the largest ones.
         enough = sorted([each for each in there if each[0] >= lacking])
         for gpus, job in enough[:1] or sorted(there, key=lambda each: (-each[0], each[1])):
             row = self._row(job, model)
@@ -344,7 +345,7 @@ class Board:
             self.models[job] = model
 
     def _shrunk(self, job: JobId, model: str, row: Row, gpus: int) -> Row:
-        """Return what is left of a job's nodes: those on which it has most."""
+        """Return the nodes that a job keeps with `gpus` GPUs: those on which it has most."""
         left, kept = gpus // self._each(job, model), dict[int, int]()
         for node in sorted(row, key=lambda node: (-row[node], node)):
             if left > 0:

@@ -1,7 +1,7 @@
-"""Which fraction of the GPU time that it demanded each job had over the last hour (Singularity, section 2).
+"""The fraction of its demanded GPU time that each job got over the last hour (Singularity, section 2).
 
-Useful is GPU time up to the job's own size: what it has beyond counts for nothing. A job demands its own size
-as long as it is in the view: not while it is held, backs off or waits for its tenant's quota.
+Only GPU time up to the job's own size counts. A job demands its own size as long as it is in the view, but
+not while it is held, backs off or waits for its tenant's quota.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from scheduler.core.building_blocks.service import attained_service
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.snapshot import Job
 
-#: Stretches of time that are remembered of a job at most; then the two oldest become one.
+#: The most stretches of time remembered for a job; beyond that the two oldest are merged.
 STRETCHES = 24
 #: Digits of a part of time: enough for 0.1 s of a day.
 _DIGITS = 6
 
-#: (seconds, part of its own size that was useful), the latest last.
+#: (seconds, part of the job's own size that it used), the latest last.
 Stretches = list[list[float]]
 
 
 class Fractions:
-    """What is known of the jobs of a view in this round.
+    """The fractions of a view's jobs in this round.
 
-    Memory: when it was `at`, and by job the GPU-seconds it had received and its stretches. Where it was lost,
-    the window is assumed to have been like the job's whole life.
+    Memory: `at`, its instant, and by job the GPU-seconds received and the stretches. If it is lost, the
+    window is assumed to have been like the job's whole life.
     """
 
     def __init__(self, view: View, memory: Mapping[str, Any], window_seconds: float) -> None:
@@ -40,7 +40,7 @@ class Fractions:
             name, received = str(job.id), attained_service(job, view.running.get(job.id), view.now)
             if before is not None and name in known:
                 had, stretches = known[name]
-                # While it stops it is neither running nor waiting, and what it had is not counted yet.
+                # A stopping job is neither running nor waiting, and its service is not counted yet.
                 self._received[name] = max(received, had)
                 self._stretches[name] = [list(stretch) for stretch in stretches]
                 self._add(name, job, view.now - before, received - had)

@@ -3,23 +3,22 @@
 D. Shukla et al., "Singularity: Planet-Scale, Preemptive and Elastic Scheduling of AI Workloads", arXiv
 2202.07848. Every job can be preempted, moved and resized. A job's GPU fraction is its useful GPU time
 relative to what it demanded, over the last hour; premium jobs are guaranteed 0.95, standard ones 0.7, basic
-ones none of it. A job about to fall below its guarantee takes GPUs back: first what any job has beyond its
+ones nothing. A job about to fall below its guarantee takes GPUs back: first what any job has beyond its
 demand, then from basic jobs, then from standard, last from premium ones. It does so by resizing before
 preemption, and first from the job that is furthest above its own guarantee. Idle GPUs go to any job that can
-use them, also beyond its demand. Small jobs move where that makes room near together for a gang. The
-fractions, the order of victims and the defragmentation are from memory of the paper. Deviations and choices
-of ours:
+use them, also beyond its demand. Small jobs move to consolidate a gang. The fractions, the order of victims
+and the defragmentation are from memory of the paper. Deviations and choices of ours:
 
 - Its checkpoints are transparent, and to resize it lets replicas share devices without a restart. Here both
   are the job's own: it is stopped, writes its checkpoint and starts again, and only elastic jobs are resized,
   those of a fixed world at numbers of GPUs that divide it. So a job that was started, moved or resized less
-  than `interval_seconds` ago is left as it is, but for claims of higher tiers.
+  than `interval_seconds` ago stays as it is, except for claims of higher tiers.
 - The tier is its tenant's and not the job's, since every user would choose premium: `premium` and `basic`
   name tenants, all others are standard.
 - A job claims when its slack, the fraction less the guarantee, is at most `margin`: 0.02 is 72 s of an hour,
   the time that it takes to stop others. Within its own tier it takes only from those whose slack is larger by
-  more than that, and from a higher tier only what that can spare. Where tiers ask for more than there is,
-  premium is served first and equals take turns.
+  more than that, and from a higher tier only from jobs that stay above their guarantee. Where tiers demand
+  more than there is, premium is served first and equals take turns.
 - A job above its guarantee waits for idle GPUs, ahead of lower tiers. So basic jobs run beside standard ones
   whose fraction allows it.
 - Time in which a job is held, backs off or waits for a quota is not demanded. Priorities count for nothing.
@@ -47,11 +46,11 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.singularity.board import BASIC, PREMIUM, STANDARD, TIERS, Board, Standing
 from scheduler.core.policies.singularity.fractions import Fractions
 
-#: Claims that found GPUs but no place, for lack of CPUs or memory, are put aside this often.
+#: How often claims that found GPUs but no placement, for lack of CPUs or memory, are set aside.
 _ATTEMPTS = 3
 #: Fractions that agree in this many digits are equal.
 _DIGITS = 6
-#: Where there is no margin, a round follows when a fraction can have changed by this.
+#: Without a margin, a round follows when a fraction can have changed by this.
 _LEAST_CHANGE = 0.001
 
 
@@ -70,7 +69,7 @@ class Singularity:
     #: Guaranteed fractions.
     premium_fraction: float = 0.95
     standard_fraction: float = 0.7
-    #: Over which time fractions are taken.
+    #: The window of the fractions.
     window_seconds: float = 3600.0
     #: How far above its guarantee a job begins to claim.
     margin: float = 0.02
@@ -99,7 +98,7 @@ class Singularity:
         return (self.premium_fraction, self.standard_fraction, 0.0)[tier]
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Let those claim who are about to fall below their guarantee; give out what is idle."""
+        """Let jobs that are about to fall below their guarantee claim GPUs; hand out idle GPUs."""
         if not view.jobs:
             return Decision(grants=(), keep_running=True)
         fractions = Fractions(
@@ -111,11 +110,11 @@ class Singularity:
             return Decision(grants=(), keep_running=True, memory=remembered)
         decision = _Round(view, standings, self.margin).decision()
         reasons = {job: (self._reason(standings[job], fractions),) for job in decision.queue}
-        # Fractions fall, and what is settled changes: in the next round a job may have a claim.
+        # Fractions fall and jobs become settled, so a job may have a claim in the next round.
         return replace(decision, memory=remembered, reasons=reasons, wake_at=self._wake_at(view))
 
     def _wake_at(self, view: View) -> float:
-        """Return the next round, or, where rounds are held at events alone, when one is worth while.
+        """Return the instant of the next round, or, where rounds are held only at events, when one is useful.
 
         No fraction changes by more than the margin before that, and no job's interval ends.
         """
@@ -193,7 +192,7 @@ class _Round:
         return decision
 
     def _board(self, without: Collection[JobId]) -> tuple[Board, list[JobId]]:
-        """Return the board after all claims, and the jobs that have taken GPUs of victims for their own."""
+        """Return the board after all claims, and the jobs whose claims succeeded."""
         board = Board(self._pools, self._standings, self._margin)
         claimed = []
         for urgent in (True, False):
@@ -232,7 +231,7 @@ class _Round:
         return False
 
     def _grow(self, board: Board) -> None:
-        """Give what is idle to elastic jobs, a size to each in turn, also beyond their demand."""
+        """Give idle GPUs to elastic jobs, a size to each in turn, also beyond their demand."""
         growing = [
             each
             for each in self._line
@@ -277,7 +276,7 @@ def _pools(view: View, line: Sequence[Standing]) -> list[Pool]:
 
 
 def _stays(grant: Grant, view: View) -> bool:
-    """Whether the grant is what its jobs have, where they have it."""
+    """Whether the grant leaves its jobs as they are, in place."""
     running = view.running.get(grant.jobs[0])
     return (
         running is not None

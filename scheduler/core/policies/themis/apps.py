@@ -1,14 +1,14 @@
-"""Apps: what finish-time fairness is measured of (K. Mahajan et al., "Themis", NSDI 2020, sections 2 and 4).
+"""Apps, the units of finish-time fairness (K. Mahajan et al., "Themis", NSDI 2020, sections 2 and 4).
 
 An app is one job, or all unfinished jobs of a tenant that name the same search. Its rho is the time from its
-submission to its end as things are, divided by the same on its own even part of the cluster; at most 1 means
-that sharing did it no harm. Work is counted in GPU-seconds of each job's best model here, so that jobs of a
-kind that differ add up. Deviations from the paper:
+submission to its end on the shared cluster, divided by the same on its own even part of the cluster; at most
+1 means that sharing did no harm. Work is counted in GPU-seconds of each job's best model, so that the work of
+different jobs adds up. Deviations from the paper:
 
-- The even part of one of N apps is an N-th of every GPU model, of which a gang smaller than it uses what it
-  needs, and a larger one has turns: as `allocation.instance.Instance.isolated_shares`. The paper divides what
-  the app would reach on the whole cluster by N, as if every gang could use all of it: a small gang would then
-  be allowed N times the time that it takes in its part. Ours is never longer than that.
+- The even part of one of N apps is an N-th of every GPU model, of which a smaller gang uses what it needs,
+  and a larger gang takes turns: as `allocation.instance.Instance.isolated_shares`. The paper divides what the
+  app would reach on the whole cluster by N, as if every gang could use all of it: a small gang would then be
+  allowed N times the time that it takes in its part. Ours is never longer than that.
 - Apps count by weight: that of their tenant as a member, times that of their highest priority. So the N of an
   app is the sum of all weights divided by its own.
 - An app of several jobs is one pool of work: it advances at the rate of all its gangs that run, whichever
@@ -33,13 +33,13 @@ from scheduler.core.fitting.demand import amount_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, Memory
 
-#: An app's part of the cluster is never smaller than one in this many: weights may be out of all proportion.
+#: An app's part of the cluster is at least one in this many, however unequal the weights.
 MOST_APPS = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """Jobs that are waited for together. Work is in GPU-seconds of each job's best model."""
+    """Jobs that count as one. Work is in GPU-seconds of each job's best model."""
 
     #: A job's number, or "tenant/search".
     name: str
@@ -48,11 +48,11 @@ class App:
     jobs: tuple[Job, ...]
     submitted_at: float
     weight: float
-    #: All its gangs together; parts count as such, here and below.
+    #: GPUs of all its gangs together; here and below a part of a GPU counts as a fraction.
     gpus: float
-    #: Of these, those of gangs that run on a model, by model.
+    #: By model, the GPUs of the gangs that can run there.
     runnable: Mapping[str, float]
-    #: How fast these are there, on average, relative to each one's best model.
+    #: By model, the average speed of those gangs there, relative to each one's best model.
     speeds: Mapping[str, float]
     #: Work done, and left; the latter above 0.
     done: float
@@ -60,7 +60,7 @@ class App:
 
     @property
     def work(self) -> float:
-        """What its jobs are in all."""
+        """The work of its jobs, done and left."""
         return self.done + self.left
 
 
@@ -122,7 +122,7 @@ def _app(name: str, members: list[tuple[Job, RunOption]], weights: Mapping[str, 
 
 
 def _work(job: Job, run_option: RunOption, view: View) -> tuple[float, float]:
-    """Return what the job did and what it has left, in GPU-seconds of its best model here."""
+    """Return the work that the job has done and has left, in GPU-seconds of its best model here."""
     running, known = view.running.get(job.id), believed(job)
     seconds = work_left_seconds(known, running, view.now, view.default_time_limit_seconds)
     # A second of the job's own gang on the model that its run time holds on is `unit` samples (at the size
@@ -135,7 +135,7 @@ def _work(job: Job, run_option: RunOption, view: View) -> tuple[float, float]:
         done = sum([had * at_best.get(model, 1.0) for model, had in job.attained_service.items()])
         if running is not None:
             had = attained_service(job, running, view.now) - attained_service(job, None, view.now)
-            # What its own gang would have needed for the same, as in what is left.
+            # The time of its own gang for the same work, as in what is left.
             gpus = len(running.gpus)
             had *= size_speed(known, running.gpu_model, gpus) * job.gpus / gpus if gpus else 1.0
             done += had * at_best.get(running.gpu_model, 1.0)
@@ -150,8 +150,9 @@ def elapsed_seconds(app: App, now: float) -> float:
 def even_rate(app: App, gpus: Mapping[str, int], contention: float) -> float:
     """Return the work a second that the app does alone on one `contention`-th of the GPUs of every model.
 
-    It has turns on as much of its part as its gangs can use; the time that one of them could run on several
-    models is divided as these are. Work is in GPU-seconds of the best model, so this is a number of GPUs.
+    It takes turns on as much of its part as its gangs can use. A gang that could run on several models
+    divides its time in proportion to their GPUs. Work is in GPU-seconds of the best model, so this is a
+    number of GPUs.
     """
     part = {model: gpus.get(model, 0) / max(contention, 1.0) for model in app.speeds}
     used = sum(part.values())
@@ -186,7 +187,7 @@ def is_spread(holding: Holding, view: View) -> bool:
 
 
 def spread_speed(job: Job, model: str) -> float:
-    """Return how fast the gang is over several nodes relative to near together; 1 where that is unknown."""
+    """Return the gang's speed over several nodes relative to consolidated; 1 where that is unknown."""
     speed = job.spread_speeds.get(model, 1.0)
     return speed if 0 < speed <= 1 else 1.0
 
@@ -197,7 +198,7 @@ def rho(elapsed: float, left: float, alone: float) -> float:
 
 
 def rho_now(app: App, view: View, run_options: RunOptions, contention: float) -> float | None:
-    """Return the rho that the app comes to if it keeps what it holds; None when none of it runs."""
+    """Return the app's rho if it keeps what it holds; None when none of it runs."""
     rate, even = rate_here(app, view, run_options), even_rate(app, run_options.gpus, contention)
     if not (rate > 0 and even > 0):
         return None
@@ -205,12 +206,12 @@ def rho_now(app: App, view: View, run_options: RunOptions, contention: float) ->
 
 
 class Contention:
-    """How many apps each one shared the cluster with, on average since it came: itself and others, by weight.
+    """The mean number of apps on the cluster since each app came, itself included, by weight.
 
     Memory: `total`, the sum of weights that stands `since` an instant, its integral up to then (`area`), and
-    for each app when it was first seen and the integral at that instant (`came`). Times between rounds count
-    with what the earlier one saw, and nothing is added up while nothing changes: so however many rounds there
-    were, the means are the same.
+    for each app when it was first seen and the integral at that instant (`came`). The time between rounds
+    counts with what the earlier round saw, and the sums change only when the weights do, so the means do not
+    depend on the number of rounds.
     """
 
     def __init__(self, memory: Memory, now: float, weights: Mapping[str, float]) -> None:
@@ -219,7 +220,7 @@ class Contention:
         self._area = float(memory.get("area", 0.0))
         before = float(memory.get("total", self.total))
         if now < self._since:
-            # The clock went back: what was remembered is of no use.
+            # The clock went back, so the memory is useless.
             memory, before, self._since, self._area = {}, self.total, now, 0.0
         if before != self.total:
             self._area, self._since = self._area + before * (now - self._since), now
@@ -232,7 +233,9 @@ class Contention:
         return self._area + self.total * (self._now - self._since)
 
     def of(self, app: App) -> float:
-        """Return the mean, 1 to `MOST_APPS`; what was before the app was first seen counts as now."""
+        """Return the mean, 1 to `MOST_APPS`; the time before the app was first seen counts like the
+        present.
+        """
         now = self.of_now(app)
         if app.weight <= 0:
             return now
@@ -245,7 +248,7 @@ class Contention:
         return min(max(1.0, mean / app.weight), MOST_APPS)
 
     def of_now(self, app: App) -> float:
-        """Return how many there are at present, 1 to `MOST_APPS`."""
+        """Return the present number of apps by weight, 1 to `MOST_APPS`."""
         apps = self.total / app.weight if app.weight > 0 else float(len(self._came))
         return min(max(1.0, apps), MOST_APPS)
 

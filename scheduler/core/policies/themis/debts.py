@@ -1,13 +1,13 @@
-"""By how much an app came before its turn, because its declared run time was shorter than its steps show.
+"""The time by which an app came before its turn because its declared run time was shorter than measured.
 
 An app that declares a shorter run time looks worse off the longer it waits, and wins sooner. An app of work T
-that was declared as D, and won when it had waited for e, would have looked as bad in truth after T / D times
-e. So it came (T / D - 1) e before its turn. From when its run time is measured it counts as submitted later
-by that, as if it had been declared rightly from the beginning. An app that declared too much has waited
-without need, and is not paid for it. Without measured run times no app owes anything.
+that was declared as D, and won after waiting for e, should have waited for e T / D to look as badly off. So
+it came (T / D - 1) e before its turn. Once its run time is measured, it counts as submitted later by that, as
+if declared correctly from the beginning. An app that declared too much has waited longer than needed, and
+gets no compensation. Without measured run times no app owes anything.
 
-Rho counts a lease of waiting in advance. The debt does not, since many would have won just as soon in truth:
-with it, an app with a wrong estimate would pay for more than came of it (docs/reproduction.md).
+Rho counts a lease of waiting in advance. The debt does not, since many apps would have won as early with a
+correct estimate: an app with a wrong estimate would then pay for more than it gained (docs/reproduction.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.policies.themis.apps import App
 
 
 class Debts:
-    """What was said of jobs that won before their run time was measured.
+    """The declared run times of jobs that won before their run time was measured.
 
     Memory: by job, the run time as it was then, and for how long its app had waited, in seconds.
     """
@@ -33,13 +33,13 @@ class Debts:
         self._said = {job: (*memory[str(job)],) for job in view.jobs if str(job) in memory}
 
     def win(self, jobs: Iterable[JobId], waited_seconds: float) -> None:
-        """Note what is said of those of these jobs that were not measured yet; they have won now."""
+        """Record the declared run times of the unmeasured jobs among these, which have won now."""
         for job in jobs:
             if not self._view.jobs[job].measured:
                 self._said[job] = self._seconds(self._view.jobs[job]), waited_seconds
 
     def of(self, app: App) -> float:
-        """Return by how many seconds an app came before its turn; 0: not at all, as far as is known."""
+        """Return the seconds by which an app is known to have come before its turn; 0: none."""
         work = said = waited = 0.0
         for job in app.jobs:
             seconds = self._seconds(job)

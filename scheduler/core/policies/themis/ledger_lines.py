@@ -1,4 +1,4 @@
-"""What an auction leaves in writing: lines of the ledger, and why the others wait."""
+"""The records of an auction: lines of the ledger, and why the other apps wait."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DIGITS = 6
 class AppStanding(NamedTuple):
     """The result of an auction for an app."""
 
-    #: As things are, with nothing for a lease.
+    #: Its rho if it gets nothing for a lease.
     rho: float
     #: 1 for the worst-off among `apps` apps.
     rank: int
     apps: int
     #: Whether it took part.
     bids: bool
-    #: With the best of its rows that were on offer; 0: none was.
+    #: Its rho with the best of its rows that were on offer; 0: none was.
     best: float
 
 
@@ -47,7 +47,7 @@ class LedgerLines:
 
     @property
     def lines(self) -> tuple[LedgerLine, ...]:
-        """Return them in the order in which they were written."""
+        """Return the lines in the order in which they were written."""
         return tuple(self._lines)
 
     def auction(
@@ -142,7 +142,7 @@ class LedgerLines:
         run_options: RunOptions,
         next_end: float | None,
     ) -> dict[JobId, tuple[Reason, ...]]:
-        """Return why each of those waits."""
+        """Return why each of the queued jobs waits."""
         later = (self._leased(next_end),)
         said: dict[JobId, tuple[Reason, ...]] = {}
         known: dict[AppStanding, tuple[Reason, ...]] = {}

@@ -1,11 +1,11 @@
 """What an auction has on offer, as goods: GPUs of a model, and places for gangs that are near together.
 
-The placer decides where exactly a gang goes, so that no table has a row for every machine: a good is a place
-for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs has k
-// s. A gang of S GPUs there takes S // s of the places for s, for each size s that any gang asks for, up to
-S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
-largest first. For others it may sell a little too much; a winner that finds no place then gets what is left
-over. Where an app bids for parts of GPUs, pieces are thousandths: parts that sum to one take one GPU.
+The placer decides where exactly a gang goes, so tables need no row for every machine. A good is a place for s
+GPUs on one machine (or in one rack, for gangs that must be in one); a machine with k free GPUs has k // s
+such places. A gang of S GPUs there takes S // s of the places for s, for each size s that any gang asks for,
+up to S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
+largest first. For other sizes it may sell slightly too much; a winner without a placement then gets left-over
+GPUs. Where an app bids for parts of GPUs, pieces are thousandths: parts that sum to one take one GPU.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Way:
     """A way to place a gang on a model: over few machines or over any."""
 
     locality: Locality
-    #: Whether it is on as few machines as it can be.
+    #: Whether the gang is on as few machines as possible.
     near: bool
     #: GPUs together on one machine each.
     chunks: tuple[int, ...]
-    #: Rank of the level inside one group of which all of it must be; None: anywhere.
+    #: Rank of the topology level in one group of which the whole gang must be; None: anywhere.
     group: int | None = None
 
 
 def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) -> tuple[Way, ...]:
     """Return the ways in which the gang may be placed, the better one first.
 
-    A gang that `spreads_well` is as fast over any machines: then near is no way of its own.
+    A gang that `spreads_well` is as fast over any machines, so it has no separate near way.
     """
     sizes = tuple(sorted([need.gpus for need in demand.needs if need.gpus], reverse=True))
     rank = demand.ranks[-1]
@@ -52,7 +52,9 @@ def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) ->
 
 
 def _packed(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
-    """Return how many GPUs of the gang each of few empty machines holds: first fit, the largest first."""
+    """Return the GPUs of the gang on each of as few empty machines as possible: first fit, the largest
+    first.
+    """
     machines: list[int] = []
     for size in sizes:
         for place, used in enumerate(machines):
@@ -91,7 +93,7 @@ class Offer:
         self.supply: Mapping[Good, int] = {good: pieces * self._unit for good, pieces in supply.items()}
 
     def takes(self, model: str, way: Way, gpus: float) -> dict[Good, int]:
-        """Return what a gang takes that is placed so, and has `gpus` of these GPUs."""
+        """Return the goods that a gang of `gpus` GPUs takes when placed in this way."""
         taken: dict[Good, int] = {model: round(gpus * self._unit)}
         for size in self._sizes[model, None]:
             places = sum([chunk // size for chunk in way.chunks])

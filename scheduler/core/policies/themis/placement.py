@@ -2,8 +2,8 @@
 
 A job that won on the model that it runs on keeps exactly its GPUs. Others leave only as far as their GPUs are
 needed. First jobs leave by counting, those with the least claim first. If gangs still find no place because
-free GPUs lie too scattered, every job whose lease has ended makes room, and stays after all where no other
-took its place.
+free GPUs are fragmented, every job whose lease has ended makes room, and returns where no other job took its
+place.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from scheduler.core.model.snapshot import Job, JobId
 
 
 class LeasePlacement:
-    """Seats jobs one after the other; those of `movable` holdings may have to leave, all others stay."""
+    """Places jobs one after the other; jobs of `movable` holdings may have to leave, all others stay."""
 
     def __init__(self, view: View, run_options: RunOptions, movable: Iterable[Unit]) -> None:
         self._view, self._run_options = view, run_options
         self.capacity = view.capacity.fork()
-        #: Those that may have to leave: the one with the least claim last.
+        #: Jobs that may have to leave; the one with the least claim comes last.
         self._movable: dict[Unit, Holding] = {}
         for unit in movable:
             self._movable[unit] = self.capacity.pending[unit]
         self.capacity.keep_all(but=[job for unit in self._movable for job in unit])
-        # Jobs that may have to leave and need not yet are not in the way, and nothing is taken from them.
+        # Jobs that may have to leave later block no placement yet, and nothing is taken from them.
         self.capacity.pending = {}
         self._own: dict[str, int] = {}
         self._has_parts = any([holding.shared for holding in self._movable.values()])
@@ -66,11 +66,11 @@ class LeasePlacement:
     def _may_stay(self, holding: Holding) -> bool:
         if holding.gpus <= self.capacity.room(holding.model):
             return True
-        # Others that stay may have opened the GPUs of which it has parts.
+        # Other jobs that stay may have opened the GPUs of which it has parts.
         return bool(holding.shared) and self.capacity.may_stay(holding)
 
     def make_room(self, needed: Mapping[str, float], movers: Iterable[JobId]) -> None:
-        """Let jobs leave that move, and then others until this many GPUs of each model are free."""
+        """Remove the jobs that move, then others, until this many GPUs of each model are free."""
         for job in movers:
             held = self._view.running.get(job)
             if held is not None and held.jobs in self._movable:
@@ -82,12 +82,12 @@ class LeasePlacement:
                 self._leave(unit)
 
     def clear(self, model: str) -> None:
-        """Let all jobs leave that model that may have to; `settle_back` keeps those whose place is free."""
+        """Remove all movable jobs from a model; `settle_back` returns those whose place is still free."""
         for unit in [unit for unit, holding in self._movable.items() if holding.model == model]:
             self._leave(unit)
 
     def settle_back(self, units: Iterable[Unit]) -> list[Unit]:
-        """Let these stay where they are as far as their places are free; return who does."""
+        """Return jobs to their places where these are free; return the jobs that stay."""
         back = []
         for unit in units:
             if not self._settled.isdisjoint(unit):
@@ -124,7 +124,9 @@ class LeasePlacement:
         return True
 
     def take(self, job: Job, model: str, locality: Locality) -> bool:
-        """Start it likewise; where free GPUs lie too scattered, all who may have to leave that model do."""
+        """Start the job likewise; where free GPUs are too fragmented, first remove all movable jobs from the
+        model.
+        """
         if self.start(job, model, locality):
             return True
         self.clear(model)
@@ -135,7 +137,7 @@ class LeasePlacement:
         return job in self._settled
 
     def outcome(self, line: Sequence[JobId]) -> Outcome:
-        """Return what came of it; `line` are all jobs of the view in the order in which they are served."""
+        """Return the outcome; `line`: all jobs of the view in the order in which they are served."""
         return settled_outcome(self._view, self._grants, self._settled, line)
 
     def _keep(self, unit: Unit) -> None:

@@ -1,36 +1,35 @@
-"""Themis: the apps that are treated worst bid for GPUs at auctions, and pay by having them for a shorter
-time.
+"""Themis: the apps with the worst fairness bid for GPUs at auctions, and pay with a shorter lease.
 
 K. Mahajan, A. Balasubramanian, A. Singhvi, S. Venkataraman, A. Akella, A. Phanishayee and S. Chawla, "Themis:
 Fair and Efficient GPU Cluster Scheduling", NSDI 2020. Apps (`apps`) get GPUs for leases. Where leases end or
-GPUs come free, the 1 - f with the worst rho among the apps that want some bid, with tables of the rho that
-each bundle gives them. The auction (`auction`) maximises the product of 1 / rho, and withholds a part of what
-each one won. What is not sold goes to others. Deviations and choices:
+GPUs come free, the fraction 1 - f of the apps that want GPUs, those with the worst rho, bid with tables of
+the rho that each bundle gives them. The auction (`auction`) maximises the product of 1 / rho, and withholds a
+part of what each one won. What is not sold goes to others. Deviations and choices:
 
 - Rigid gangs: a part of a gang's GPUs is of no use to it, so what is withheld is time. An app that keeps the
   part c of what it won has a lease of c times `lease_seconds`, though not below `interval_seconds`.
-- Goods are GPUs by model and places for gangs near together, not each machine's (`leasing.offer`). Within a
-  rack a gang counts as fast as anywhere, since that is not measured: only gangs that must be in one bid so.
-- A bundle is valued as if it were kept to the end, as in the paper, and getting nothing as a lease of waiting
-  before that is done with the best row (`horizon=end`). With `horizon=lease` it is valued as had for a lease
-  and followed by the app's even part. On three published traces the worst rho is then lower on one and higher
-  on two, while jobs take 14 to 21 % longer on average and are stopped three to four times as often
+- Goods are GPUs by model and places for gangs near together, not each machine's (`offer`). Within a rack a
+  gang counts as fast as anywhere, since that is not measured: only gangs that must be in one bid so.
+- A bundle is valued as if kept to the end, as in the paper; getting nothing is valued as a lease of waiting
+  and then the best row (`horizon=end`). With `horizon=lease` a bundle is valued as kept for a lease and
+  followed by the app's even part. On three published traces the worst rho is then lower on one and higher on
+  two, while jobs take 14 to 21 % longer on average and are stopped three to four times as often
   (docs/reproduction.md). What a job that runs loses when it is stopped counts in both.
-- The worse off an app is, the less its bids matter: a lease is a smaller and smaller part of its time. So
-  beside 1 - f, no app takes part whose rho is less than the worst one divided by `MOST_UNEQUAL`, and a
-  starving app bids alone at last. And while the worst-off app has a gang that is larger than what is on
-  offer, no lease outlasts those that run, so that there comes an instant at which everything is on offer.
+- The worse off an app is, the less its bids matter: a lease is a smaller and smaller part of its time. So, in
+  addition to 1 - f, no app takes part whose rho is less than the worst one divided by `MOST_UNEQUAL`; a
+  starving app finally bids alone. And while the worst-off app has a gang that is larger than what is on
+  offer, no lease outlasts the running ones, so that at some instant everything is on offer.
 - Leftovers go to apps outside the auction first: those that run stay where they are, then others in random
-  order, each on the fastest model that has room; then to those that lost. They have a whole lease. The order
-  is drawn by instant and not by round, so that the simulator, which skips rounds, draws the same.
+  order, each on the fastest model that has room; then to those that lost. They get a whole lease. The order
+  is drawn by instant and not by round, so that the simulator, which skips rounds, draws the same order.
 - Between auctions, which are not held more often than `interval_seconds`, idle GPUs are handed out at once,
   until the next auction. One is held only when a job waits that could be placed, or when no job waits and one
   whose lease has ended would be faster on an idle model.
 - Weights of members and priorities make an app's even part larger (`apps`), and so its rho.
 - Nothing in an auction keeps users from understating their run times: such an app looks worse off, and bids
-  more often. Where jobs report their steps the truth comes out once they run, and an app that came before its
-  turn counts as submitted later (`leasing.debts`): then it does not pay on average. An app that does not
-  report owes nothing.
+  more often. Where jobs report their steps, their run times are measured once they run, and an app that came
+  before its turn counts as submitted later (`debts`). Then understating does not pay on average. An app that
+  does not report owes nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ from scheduler.core.policies.themis.tables import Agent, Catalogue, Seat, Table
 
 #: No app takes part in an auction whose rho is this many times smaller than the worst one.
 MOST_UNEQUAL = 2.0
-#: A job moves to another model for what is left over only when it is this many times faster there.
+#: A job moves to left-over GPUs of another model only when it is this many times faster there.
 WORTH_MOVING = 1.1
 
 
@@ -85,7 +84,7 @@ class Themis:
     lease_seconds: float = 1200.0
     #: Auctions are not held more often than this.
     interval_seconds: float = 60.0
-    #: What a bundle is worth: as if kept to the "end" of the app, or as had for a "lease".
+    #: How a bundle is valued: as if kept to the "end" of the app, or for a "lease".
     horizon: str = field(default="end", metadata={"choices": ("end", "lease")})
 
     def __post_init__(self) -> None:
@@ -176,7 +175,7 @@ class _Round:
         return placement
 
     def _could_seat_someone(self) -> bool:
-        """Return whether one of the waiting jobs fits on what an auction would offer."""
+        """Return whether a waiting job fits on what an auction would offer."""
         capacity = self._emptied.capacity
         if not self._emptied.has_room:
             return False
@@ -221,7 +220,7 @@ class _Round:
         now, leases = self._view.now + INSTANT_SECONDS, self._leases
         if not any(self._run_options.of(self._view.jobs[job]) for job in outcome.queue):
             if outcome.grants and len(self._run_options.gpus) > 1:
-                # What was left idle by these may be faster for others.
+                # GPUs that these leave idle may be faster for others.
                 return self._view.now + self._view.round_seconds
             leases = {job: end for job, end in leases.items() if job in self._could_move}
         ends = [end for end in leases.values() if end > now]
@@ -259,7 +258,7 @@ class _Round:
         return sorted(speeds, key=lambda model: (-speeds[model], model))
 
     def _shuffled(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return the jobs in an order that can not be predicted and that is the same when drawn again."""
+        """Return the jobs in a random order, the same whenever it is drawn at this instant."""
         drawn = sorted(jobs, key=lambda job: (job.submitted_at, job.id))
         self._dice.shuffle(drawn)
         return drawn
@@ -323,7 +322,7 @@ class _Round:
         return max(ends, default=math.inf)
 
     def _seat_winners(self, tables: Sequence[Table], result: Result, latest: float) -> LeasePlacement:
-        """Let those stay who won where they are, then start others, the largest gangs first."""
+        """Keep winners that won where they run, then start the others, the largest gangs first."""
         view, policy = self._view, self._policy
         placement = LeasePlacement(view, self._run_options, self._by_claim(tables))
         starts: list[tuple[Seat, float]] = []
@@ -350,7 +349,7 @@ class _Round:
         return placement
 
     def _by_claim(self, tables: Sequence[Table]) -> list[Unit]:
-        """Return the gangs whose leases have ended, those last that have the least claim to stay."""
+        """Return the gangs whose leases have ended, the one with the least claim to stay last."""
         lost = {job.id for table in tables for job in table.agent.wants}
         return sorted(self._open, key=lambda unit: (not lost.isdisjoint(unit), unit))
 

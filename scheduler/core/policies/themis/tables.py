@@ -1,7 +1,7 @@
-"""Bid tables: what an app would do with GPUs, and how fair its finish would be then (Themis, section 4.3).
+"""Bid tables: the rho that an app would reach with each bundle of GPUs (Themis, section 4.3).
 
 A row says how many of an app's jobs run on which GPU model, in the order of their submission, and whether
-gangs are as near together as they can be. Its worth is 1 / rho with it.
+gangs are as near together as they can be. The row's worth is 1 / rho.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Seat:
     way: Way
     #: Work a second, in GPU-seconds of its best model.
     rate: float
-    #: What it takes of GPUs, of which parts count as such.
+    #: The GPUs that it takes; a part of a GPU counts as a fraction.
     gpus: float
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A row of a table: which jobs would run where, and the rho that the app would come to."""
+    """A row of a table: the jobs that would run, their models, and the app's resulting rho."""
 
     seats: tuple[Seat, ...]
     rho: float
@@ -49,7 +49,7 @@ class Choice:
 
 
 def gpus_of(seats: Iterable[Seat]) -> dict[str, float]:
-    """Return the GPUs of each model that they take together."""
+    """Return the GPUs of each model that the seats take together."""
     gpus: dict[str, float] = {}
     for seat in seats:
         gpus[seat.model] = gpus.get(seat.model, 0) + seat.gpus
@@ -58,16 +58,16 @@ def gpus_of(seats: Iterable[Seat]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """Speaks for an app: what it has, what it wants, what it would come to."""
+    """Bids for an app: what the app has, what it wants, and the rho that it would reach."""
 
     app: App
     lease_seconds: float
-    #: A bundle is worth what it would be if it were kept until the app ends, not for a lease.
+    #: Whether a bundle is valued as kept until the app ends; else for a lease.
     to_end: bool
     elapsed: float
     #: Time alone on its even part, at the mean contention of its life.
     alone: float
-    #: Work a second on its even part, as many as there are now.
+    #: Work a second on its even part, at the present number of apps.
     even: float
     #: Work a second of its jobs within their leases.
     kept: float
@@ -78,11 +78,11 @@ class Agent:
 
     @property
     def rho_of_nothing(self) -> float:
-        """Return what the app comes to if it gets nothing for a lease."""
+        """Return the app's rho if it gets nothing for a lease."""
         return self.rho(self.kept, sum(self.stakes.values()))
 
     def rho(self, rate: float, lost: float = 0.0) -> float:
-        """Return what the app comes to if it works at this rate, with some of its work lost."""
+        """Return the app's rho if it works at this rate, with some of its work lost."""
         return rho(self.elapsed, self._seconds(rate, self.app.left + lost), self.alone)
 
     def _seconds(self, rate: float, left: float) -> float:
@@ -99,7 +99,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of an app for which there is enough on offer, and the same as the auction knows them."""
+    """The rows of an app that fit the offer, and the same rows as the auction's bid."""
 
     agent: Agent
     choices: tuple[Choice, ...]
@@ -133,7 +133,7 @@ class Catalogue:
         return self._ways[key]
 
     def ways(self, agents: Iterable[Agent]) -> dict[str, set[Way]]:
-        """Return in which ways they would use GPUs of each model."""
+        """Return the ways in which the agents' jobs would use GPUs of each model."""
         ways: dict[str, set[Way]] = {}
         for agent in agents:
             for job in agent.wants:
@@ -155,7 +155,7 @@ class Catalogue:
         return Table(agent, tuple(choices), Bid(nothing=1 / agent.rho_of_nothing, rows=rows))
 
     def _choices(self, agent: Agent) -> list[Choice]:
-        """Return all rows of the app, whether or not there is enough for them."""
+        """Return all rows of the app, whether or not they fit the offer."""
         wants = agent.wants
         if len(wants) == 1:
             return [self._choice(agent, (seat,)) for seat in self.seats(wants[0])]
@@ -186,11 +186,11 @@ class Catalogue:
 
 
 def _counts(jobs: int, models: int) -> list[tuple[int, ...]]:
-    """Return how many jobs run on each model: all possible numbers, or a few where these are too many."""
+    """Return numbers of jobs by model: all possible ones, or a few where these are too many."""
     doubling = [2**power for power in range(jobs.bit_length()) if 2**power < jobs]
     for steps in (range(jobs + 1), [0, *doubling, jobs], [0, 1, jobs // 2, jobs], [0, jobs]):
         different = sorted(set(steps))
-        # Looked at one by one only where that is soon done.
+        # All combinations are tried only where they are few.
         if len(different) ** models <= 50 * MOST_ROWS:
             found = [counts for counts in product(different, repeat=models) if 0 < sum(counts) <= jobs]
             if len(found) <= MOST_ROWS:
@@ -199,7 +199,7 @@ def _counts(jobs: int, models: int) -> list[tuple[int, ...]]:
 
 
 def _dealt_out(seats: Sequence[Mapping[str, Seat]], counts: Mapping[str, int]) -> tuple[Seat, ...]:
-    """Return the seats when the first jobs go to the first model, as many as that takes, and so on."""
+    """Return the seats when the first jobs go to the first model, up to its count, and so on."""
     left = dict(counts)
     taken = []
     for own in seats:

@@ -1,4 +1,4 @@
-"""Step 7, check: CPUs and memory that jobs leave to the platform are divided, each has what it is owed."""
+"""Step 7, check: the division of CPUs and memory that jobs leave to the platform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def check_auxiliary(
     where: Mapping[GpuId, tuple[Node, Gpu]],
 ) -> None:
     """Raise PlanError where a node gives more than it has, or a job is slower than with its proportional
-    share and nothing says why."""
+    share without a message.
+    """
     if not plan.shares:
         return
     turns = {job: running.slice_seconds is not None for job, running in kept.items()}
@@ -63,7 +64,7 @@ def check_auxiliary(
 
 
 def _has_less(share: AuxiliaryShare) -> bool:
-    """Whether some replica has less of something than the part of its node that its GPUs are."""
+    """Whether some replica has less CPUs or memory than in proportion to its GPUs."""
     return any(
         [
             0 < cpus < fair_cpus or 0 < memory < fair_memory

@@ -1,4 +1,4 @@
-"""Part of step 7, check: that a plan keeps what is guaranteed in cells, from the raw snapshot alone.
+"""Part of step 7, check: a plan keeps the guarantees in cells, from the raw snapshot alone.
 
 Nothing here uses `binding` or the pool of cells: what is free is counted GPU by GPU.
 """
@@ -15,7 +15,7 @@ from scheduler.core.model.snapshot import GpuId, Snapshot
 
 #: A virtual cluster, and the name of a pinned cell of it; empty: a cell that is not pinned.
 Owner = tuple[str, str]
-#: By chain, for each of its GPUs: whose cell it is part of.
+#: By chain, for each of its GPUs: the owner of its cell.
 Owners = Mapping[str, list[Owner | None]]
 
 
@@ -68,7 +68,7 @@ def check_cells(
 def _owners(
     layout: Layout, bound: Mapping[str, Iterable[tuple[str, int, int]]]
 ) -> tuple[Owners, Mapping[tuple[str, int], int]]:
-    """Return whose each GPU is, and how many cells of each kind are owed; no cell may overlap another."""
+    """Return the owner of each GPU, and how many cells of each kind are owed; no cell may overlap another."""
     owners: Owners = {name: [None] * len(chain.leaves) for name, chain in layout.chains.items()}
     cells = [((vc, name), *cell) for vc, pinned in layout.pinned.items() for name, cell in pinned.items()]
     owed: Counter[tuple[str, int]] = Counter()
@@ -90,7 +90,7 @@ def _owners(
 
 
 def _check_guarantees(chain: Chain, owners: list[Owner | None], owed: Mapping[tuple[str, int], int]) -> None:
-    """Raise PlanError unless what is free of a chain can be split into every cell that is owed."""
+    """Raise PlanError unless the free part of a chain can be split into all cells that are owed."""
     is_free = [owner is None for owner in owners]
     free: list[list[bool]] = [is_free]
     for level in range(1, chain.top + 1):

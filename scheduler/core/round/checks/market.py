@@ -1,4 +1,4 @@
-"""Part of step 7, check: that virtual clusters do only what their rules say, from the raw snapshot alone."""
+"""Part of step 7, check: virtual clusters do only what their rules allow, from the raw snapshot alone."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     }
     _check_kept(kept, uses)
     _check_company(jobs, joined, left, kept, allocations)
-    # GPUs that have left the cluster count for no guarantee either.
+    # GPUs that have left the cluster count against no guarantee either.
     gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
     nobodys = undeclared(snapshot) | gone
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
@@ -140,7 +140,7 @@ def _check_company(
     kept: Mapping[JobId, Running],
     allocations: Mapping[AllocationId, Running],
 ) -> None:
-    """A job that joins others or leaves them does so where some run on, on the GPUs that these have."""
+    """Check that a job joins or leaves others only where some of them run on, on their GPUs."""
     staying = {running.allocation for running in kept.values()}
     homes = [running.allocation for running in allocations.values() if not left.isdisjoint(running.jobs)]
     deserted = [each for each in homes if each not in staying]
@@ -165,7 +165,7 @@ def _check_company(
 
 
 def _check_placement(action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
-    """New work goes to healthy GPUs of nodes that take work; a replica is on one node and of one model."""
+    """Check that new work is on healthy GPUs of open nodes, each replica on one node and one model."""
     assert action.placement is not None
     for replica in filter(None, action.placement.replicas):
         nodes = {where[gpu][0].id for gpu in replica}
@@ -178,7 +178,7 @@ def _check_placement(action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) ->
 
 
 def _check_gang(job: Job, action: Action) -> None:
-    """The gang is whole and on a model that the job accepts."""
+    """Check that the gang is whole and on a model that the job accepts."""
     assert action.placement is not None
     sizes = [len(replica) for replica in action.placement.replicas]
     if job.has_parts and is_instance(action.placement.gpu_model):
@@ -197,7 +197,7 @@ def _check_gang(job: Job, action: Action) -> None:
 def _check_nodes(
     job: Job, action: Action, where: Mapping[GpuId, tuple[Node, Gpu]], nodes: Mapping[NodeId, Node]
 ) -> None:
-    """Nothing of it is started on a node that its user rules out."""
+    """Check that no replica starts on a node that its user excludes."""
     assert action.placement is not None
     if job.nodes is None:
         return
@@ -209,7 +209,7 @@ def _check_nodes(
 
 
 class _Uses:
-    """The jobs that are given each GPU: one, or several that have parts of it which it has room for."""
+    """The jobs on each GPU: one, or several whose parts fit together."""
 
     def __init__(self, jobs: Mapping[JobId, Job], where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
         self._jobs, self._where = jobs, where
@@ -245,7 +245,7 @@ class _Uses:
 
 
 def _check_kept(kept: Mapping[JobId, Running], uses: _Uses) -> None:
-    """What was not decided about keeps its GPUs, or its parts of them."""
+    """Check that jobs without an action keep their GPUs, or their parts of them."""
     seen: set[AllocationId] = set()
     for job, running in kept.items():
         taken = [gpu for gpu in running.gpus if uses.is_given(gpu)]
@@ -265,7 +265,7 @@ def _check_guarantees(
     jobs: Mapping[JobId, Job],
     nobodys: Collection[GpuId],
 ) -> None:
-    """A virtual cluster's guaranteed jobs stay within its guarantee, to which `nobodys` do not count."""
+    """Check that a virtual cluster's guaranteed jobs stay within its guarantee; `nobodys` do not count."""
     used: dict[tuple[str, str], int] = {}
     # A GPU counts once for a virtual cluster, however many of its jobs have parts of it.
     shared: set[tuple[str, str, GpuId]] = set()
@@ -307,9 +307,9 @@ def _check_guarantees(
 def _guaranteed_uses(
     plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job], nobodys: Collection[GpuId]
 ) -> dict[GpuId, Owner]:
-    """Return where the guaranteed job on each GPU belongs, nominated ones included.
+    """Return the owner of the guaranteed job on each GPU, nominated ones included.
 
-    GPUs in `nobodys` count only if a job is newly given them as guaranteed, or has nothing besides.
+    GPUs in `nobodys` count only if a job newly gets them as guaranteed, or has no others.
     """
     uses: dict[GpuId, Owner] = {}
     for job, running in kept.items():

@@ -1,4 +1,4 @@
-"""No tenant, and no user with limits, holds more by a plan than may be held at once."""
+"""Check: by a plan no tenant, and no user with limits, holds more at once than allowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import FIXED_WORLD, GpuId, Job, JobId, Running, Snapshot, Tenant
 
-#: Whose limit it is (tenant, user or ""), and of what: a GPU model, "*", "cpus" or "memory".
+#: A limit's owner (tenant, user or ""), and its resource: a GPU model, "*", "cpus" or "memory".
 Line = tuple[str, str, str]
 #: CPUs are compared in millionths, so that sums are exact.
 _CPU = 1_000_000
@@ -21,7 +21,7 @@ def check_quotas(
     kept: Mapping[JobId, Running],
     current: Mapping[JobId, Running],
 ) -> None:
-    """Raise PlanError where a limit is overrun by more than what was held before."""
+    """Raise PlanError where a limit is exceeded by more than was held before."""
     caps = {line: cap for tenant in snapshot.tenants for line, cap in _caps(tenant)}
     if not caps:
         return
@@ -40,7 +40,7 @@ def check_quotas(
     for number, running in current.items():
         if number in known:
             job = known[number]
-            # What stays is counted twice, and nearly all stays.
+            # Jobs that stay, nearly all, count in both.
             both = (before, used) if number in kept else (before,)
             _add(both, _lines_of(job, by_owner), job, running.gpu_model, running.replicas)
     for line, cap in caps.items():
@@ -73,7 +73,7 @@ def _processors(
 
 
 def _lines_of(job: Job, by_owner: Mapping[tuple[str, str], Sequence[Line]]) -> Sequence[Line]:
-    """Return the limits under which a job is."""
+    """Return the limits that apply to a job."""
     lines = by_owner.get((job.tenant, ""), ())
     return [*lines, *by_owner.get((job.tenant, job.user), ())] if job.user else lines
 
@@ -107,7 +107,7 @@ def _stated(job: Job, replicas: int) -> tuple[int, int]:
         if job.elastic is not None:
             number = replicas
             if job.elastic_mode == FIXED_WORLD and replicas < task.replicas:
-                # A device has all the replicas that take turns on it.
+                # A device holds all the replicas that take turns on it.
                 each *= -(-task.replicas // max(replicas, 1))
         cpus += round(number * task.cpus * _CPU)
         memory += number * each

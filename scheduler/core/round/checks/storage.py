@@ -1,4 +1,4 @@
-"""Part of step 7, check: no job starts on a node whose storage cannot deliver what is read there then."""
+"""Part of step 7, check: no job starts on a node whose storage cannot deliver all readings there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_storage(
     current: Mapping[JobId, Running],
     where: Mapping[GpuId, tuple[Node, Gpu]],
 ) -> None:
-    """Raise PlanError where a node would read more than it can, and more than it does now."""
+    """Raise PlanError where a node's readings would exceed its storage, and the present load."""
     readers = {job.id: job for job in snapshot.jobs if job.data is not None}
     if placed.keys().isdisjoint(readers):
         return

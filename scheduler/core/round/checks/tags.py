@@ -1,6 +1,6 @@
-"""Part of step 7, check: that no new job breaks a must between tags, from the raw facts alone.
+"""Part of step 7, check: no new job breaks a hard constraint between tags, from the raw facts alone.
 
-Only upper bounds are checked: the jobs that a job must be near may leave in the very same round.
+Only upper bounds are checked: the jobs that a job must be near may leave in the same round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def check_tags(
     kept: Mapping[JobId, Replicas],
     where: Mapping[GpuId, tuple[Node, Gpu]],
 ) -> None:
-    """Raise PlanError where a job that is given a place breaks a must, its own or that of one there."""
+    """Raise PlanError where a newly placed job breaks a hard constraint, its own or that of a job there."""
     if not any([job.constraints for job in snapshot.jobs]):
         return
     after = {**kept, **new}
@@ -35,7 +35,7 @@ def check_tags(
         nodes = [where[replica[0]][0] for replica in after[job.id] if replica and replica[0] in where]
         return Counter([_group(node, scope, snapshot.levels) for node in nodes])
 
-    #: By tenant, tag and scope: those with the tag by group, all of them and the newcomers.
+    #: By tenant, tag and scope: jobs with the tag by group, all of them and the new ones.
     counted: dict[tuple[str, str, str], tuple[Counter[object], Counter[object]]] = {}
     for job in jobs:
         for constraint in job.constraints:

@@ -1,4 +1,4 @@
-"""Part of step 7, check: replicas without GPUs are where they may be, on nodes that have what they take."""
+"""Part of step 7, check: replicas without GPUs are on nodes that they may use and that have room."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import Action, ActionKind, Plan
 from scheduler.core.model.snapshot import GpuId, Job, JobId, Node, NodeId, Running, Snapshot
 
-#: CPUs are fractions, whose sums are a hair off.
+#: CPUs are fractions, whose sums have rounding errors.
 _ROUNDING = 1e-6
 
 
 def check_nodes(action: Action, nodes: Mapping[NodeId, Node]) -> None:
     """Raise PlanError where a replica without GPUs is on no node, or on one that takes no new work; or where
-    the node that is said of one with GPUs is another."""
+    a replica with GPUs names another node.
+    """
     placement = action.placement
     assert placement is not None
     if not placement.nodes:
@@ -33,8 +34,9 @@ def check_nodes(action: Action, nodes: Mapping[NodeId, Node]) -> None:
 
 
 def check_processors(snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Running]) -> None:
-    """Raise PlanError where a replica without GPUs is newly on a node that promises more than it has, and
-    than its guaranteed jobs lend to opportunistic ones."""
+    """Raise PlanError where a replica without GPUs is newly on a node that is overcommitted beyond what its
+    guaranteed jobs lend to opportunistic ones.
+    """
     placed = [
         action
         for action in plan.actions
@@ -49,7 +51,7 @@ def check_processors(snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Runnin
     counted = {allocation for peak in snapshot.peaks for allocation in peak.allocations}
     lenders = [each for each in staying.values() if each.guaranteed and each.allocation in counted]
     _check_each(snapshot, every, _lent(snapshot, counts.taken(lenders, ())))
-    # A guaranteed job relies on nothing that another one may want back.
+    # A guaranteed job relies on nothing that another job may reclaim.
     granted = [action for action in placed if action.guaranteed]
     relying = _nodes_without_gpus(granted)
     own = counts.taken([each for each in staying.values() if each.guaranteed], granted)
@@ -79,7 +81,7 @@ def _check_each(
 
 
 def _lent(snapshot: Snapshot, requested: Mapping[NodeId, list[float]]) -> dict[NodeId, tuple[float, float]]:
-    """Return by node what is lent of it, given what those asked for whose peak was predicted."""
+    """Return by node what it lends, given the requests of jobs with a predicted peak."""
     nodes = {node.id: node for node in snapshot.nodes}
     found: dict[NodeId, tuple[float, float]] = {}
     for peak in snapshot.peaks:
@@ -102,7 +104,7 @@ class _Counts:
         self._looked_at = looked_at
 
     def taken(self, staying: Iterable[Running], placed: Iterable[Action]) -> dict[NodeId, list[float]]:
-        """Return by node the CPUs and the bytes of memory that they take together."""
+        """Return by node the CPUs and the bytes of memory that gangs take together."""
         taken: dict[NodeId, list[float]] = {node: [0.0, 0.0] for node in self._looked_at}
         for running in staying:
             there = [self._jobs[job] for job in running.jobs if job in self._jobs]

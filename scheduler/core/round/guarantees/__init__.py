@@ -1,1 +1,1 @@
-"""What virtual clusters are guaranteed, by cells and by counts, on the hardware of the moment."""
+"""The guarantees of virtual clusters, by cells and by counts, on the present hardware."""

@@ -1,18 +1,18 @@
-"""Which hardware the cells of each virtual cluster stand for, from round to round: HiveD under decide().
+"""Binds the cells of each virtual cluster to hardware, from round to round: HiveD under decide().
 
 A policy works on the cells of its virtual cluster as on a private cluster (`private_cluster`); here its
 virtual GPUs are bound to hardware (HiveD, OSDI'20, section 3.2), wherever that disturbs the fewest GPUs of
 opportunistic jobs, and unbound when nothing runs on them any more. `cells.pool` ensures that each virtual
-cluster always gets all that it is owed, whatever others do.
+cluster can always get all the cells that it is owed.
 
 The bindings are remembered between rounds and may be lost without harm: a guaranteed job found outside the
 cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
 reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and gets
-its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster it
-goes on making room for higher priorities only.
+its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster such
+a job still makes room only for higher priorities.
 
 Differences from the published scheduler: a gang may span the chains of one GPU model; a node with one broken
-GPU is broken as a whole for guaranteed jobs that are yet to start, and serves opportunistic ones.
+GPU counts as broken for guaranteed jobs that have yet to start, but serves opportunistic ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from scheduler.core.round.guarantees.private_cluster import PrivateCluster, shar
 from scheduler.core.round.reservations import waits_for_reserved
 from scheduler.core.round.whereabouts import Whereabouts
 
-#: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
+#: The key of the bindings in Snapshot.memory; no virtual cluster may have this name.
 CELLS = "cells"
 
 
@@ -74,7 +74,7 @@ class Binding:
         Returns the jobs whose guarantee lapsed or returned, and the allocations that were read again.
         """
         memory = self._facts.frame.memory.get(CELLS, {})
-        # Which cells broken hardware dooms depends on all that is bound, so it is computed again.
+        # The cells that broken hardware makes unusable depend on all bindings, so they are computed again.
         anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
         if anew:
             self.world = World(self.layout)
@@ -85,7 +85,7 @@ class Binding:
             self._disturbed: dict[AllocationId, list[tuple[Hardware, list[int]]]] = {}
             self._privates: dict[str, PrivateCluster] = {}
             self._memory = None
-            #: What is remembered of each space, and those of which it is to be looked up again.
+            #: The remembered bindings of each space, and the spaces whose bindings are out of date.
             self._remembered: dict[Space, Remembered] = {}
             self._changed: set[Space] = set()
             allocations = self._facts.running.keys()
@@ -110,7 +110,7 @@ class Binding:
         return {job for allocation in regraded for job in self._facts.running[allocation].jobs}, changed
 
     def _urgency(self, allocation: AllocationId) -> tuple[bool, int, AllocationId]:
-        """Sort key of the allocations that have cells first: those that have them now, then the higher
+        """Sort key of the order in which allocations get cells: those that have cells now, then the higher
         priority, then the older.
         """
         running = self._facts.running.get(allocation)
@@ -119,7 +119,7 @@ class Binding:
         return not running.guaranteed, -self._facts.priority_of(running.jobs), allocation
 
     def _build_privates(self) -> None:
-        """Note what is broken, and make every virtual cluster's private cluster."""
+        """Record broken hardware, and make every virtual cluster's private cluster."""
         for chain, node in self._devices.broken:
             fail(self.world.hardware[chain.name], node)
         self._settle()
@@ -145,7 +145,7 @@ class Binding:
         seats = self._seats.pop(allocation, None)
         if seats is not None:
             for hardware, space, leaves in seats:
-                # Should it stay in another way, as one that stops, it keeps what it has.
+                # If it stays in another way, such as stopping, it keeps its virtual GPUs.
                 hints = self._hints.setdefault(space.virtual_cluster, {}).setdefault(hardware.chain.name, {})
                 hints.update((space.twins[0][leaf], leaf) for leaf in leaves)
             self._let_go(seats)
@@ -172,10 +172,10 @@ class Binding:
             return
         ends = self._ends(running)
         if ends and running.is_nominated:
-            return  # A nomination that is dropped leaves nothing behind.
+            return  # A dropped nomination frees nothing.
         if running.gpu_model not in self.layout.gpu_models or not running.gpus:
             return
-        # In cells is the base only; what it has beyond them is opportunistic, wherever that is.
+        # Only the base is in cells; the surplus is opportunistic, wherever it is.
         surplus, running = running.surplus, running.base
         if surplus is not None:
             self._disturb(surplus)
@@ -199,7 +199,7 @@ class Binding:
         return self._facts.jobs[running.jobs[0]].virtual_cluster
 
     def _adopt(self, running: Running, leaves: Sequence[Leaves] | None, hints: Hints) -> bool:
-        """Let an allocation have virtual GPUs, those of the hints where there are any."""
+        """Give an allocation virtual GPUs, those of the hints where possible; return whether it got them."""
         vc = self._vc_of(running)
         pinned = pinned_cell_of([self._facts.jobs[job] for job in running.jobs])
         own = hints.get(vc, {})
@@ -212,7 +212,7 @@ class Binding:
         return True
 
     def _is_known(self, running: Running, replicas: Sequence[Leaves] | None) -> bool:
-        """Whether the GPUs of an allocation stand for virtual ones, or are remembered to."""
+        """Whether the GPUs of an allocation are bound to virtual ones, or are remembered to be."""
         hints = self._hints.get(self._vc_of(running), {})
         for chain, leaves in replicas or ():
             twins = self.world.hardware[chain].twins[0]
@@ -222,7 +222,7 @@ class Binding:
         return True
 
     def _show(self, allocation: AllocationId) -> None:
-        """Let the private cluster of its virtual cluster know of an allocation."""
+        """Add an allocation to the private cluster of its virtual cluster."""
         seats = self._seats.get(allocation)
         running = self._facts.running.get(allocation)
         if seats is None or running is None:
@@ -235,7 +235,7 @@ class Binding:
                 gpu = gpus[space.twins[0][leaf]]
                 assert gpu is not None
                 stands_for[gpu] = private.gpu(space, leaf)
-        # GPUs that are in no cell any more keep their numbers, of which the private cluster knows nothing.
+        # GPUs that are no longer in a cell keep their numbers, which the private cluster does not know.
         running = running.base
         seen = replace(
             running,
@@ -247,7 +247,7 @@ class Binding:
         private.seat(seen, holding, leaves=self._ends(running))
 
     def _regrade(self, allocation: AllocationId) -> bool:
-        """Let the guarantee lapse or return, by whether there are cells around the allocation now."""
+        """Let the guarantee lapse or return, by whether the allocation is in cells now."""
         if allocation in self._seats:
             self._disturb_no_more(allocation)
             ends = self._ends(self._facts.running[allocation])
@@ -258,7 +258,7 @@ class Binding:
         return self._facts.regrade(allocation, guaranteed=False)
 
     def _disturb(self, running: Running) -> None:
-        """Count the GPUs of an allocation as such that are better left alone."""
+        """Count the GPUs of an allocation as GPUs that bindings should avoid."""
         if running.allocation in self._disturbed:
             return
         found = [
@@ -275,14 +275,14 @@ class Binding:
     # A view is served
 
     def seen(self, running: Running) -> tuple[Running, Holding] | None:
-        """Return an allocation of a guaranteed view as its policy sees it; None: as it is."""
+        """Return an allocation of a guaranteed view as its policy sees it; None: unchanged."""
         seats = self._seats.get(running.allocation)
         return (
             None if seats is None else self._privates[seats[0][1].virtual_cluster].seated[running.allocation]
         )
 
     def offered(self, vc: str, cluster: Capacity) -> Capacity:
-        """Return what a virtual cluster can have, of the hardware that those before it have left."""
+        """Return what a virtual cluster can have on the hardware that earlier views have left."""
         self._settle()
         private = self._privates[vc]
         if not private.is_current:
@@ -302,12 +302,13 @@ class Binding:
         downgraded: Collection[AllocationId],
         whereabouts: Whereabouts,
     ) -> tuple[dict[int, Placement], Capacity, dict[JobId, Reason]]:
-        """Bind what a view was given on its private cluster.
+        """Bind a view's placements on its private cluster to hardware.
 
-        `downgraded`: allocations that lose their cells, and their hardware only if it is needed.
+        `downgraded`: allocations that lose their cells, but their hardware only if it is needed.
 
-        Returns the placements on real GPUs, what is left of the cluster, and why jobs were left out whose
-        placement can not be carried out: a job that is not stopped holds the hardware, or its CPUs or memory.
+        Returns the placements on real GPUs, what is left of the cluster, and the reasons of jobs whose
+        placement cannot be carried out because a job that is not stopped holds the hardware, or its CPUs or
+        memory.
         """
         after, found = cluster.fork(), {}
         unbound: dict[JobId, Reason] = {}
@@ -359,7 +360,7 @@ class Binding:
         return waits_for_candidates(demand, self._facts.cluster)
 
     def _downgrade(self, allocation: AllocationId) -> None:
-        """Take the cells of an allocation; its GPUs are then better left alone."""
+        """Take the cells of an allocation; bindings then avoid its GPUs where possible."""
         seats = self._seats.pop(allocation, None)
         if seats is not None:
             self._let_go(seats)
@@ -367,7 +368,7 @@ class Binding:
             self._disturb(self._facts.running[allocation].base)
 
     def _kept_from(self, vc: str, jobs: Sequence[JobId]) -> list[Running]:
-        """Return the lapsed allocations of a virtual cluster that make no room for these jobs of its own."""
+        """Return a virtual cluster's lapsed allocations that make no room for these jobs of its own."""
         if not self._lapsed:
             return []
         priority = self._facts.priority_of(jobs)
@@ -379,7 +380,7 @@ class Binding:
         ]
 
     def _real(self, vc: str, placement: Placement, demand: Demand, kept: Sequence[Running]) -> Placement:
-        """Bind the virtual GPUs of a placement; return it with real ones."""
+        """Bind the virtual GPUs of a placement; return the placement with real ones."""
         if placement.gpu_model not in self.layout.gpu_models:
             self._tentative.append([])
             return placement
@@ -412,9 +413,9 @@ class Binding:
         demand: Demand,
         untouched: Mapping[str, int],
     ) -> list[int]:
-        """Bind virtual GPUs to hardware on candidate nodes, rather not on those to be avoided.
+        """Bind virtual GPUs to hardware on candidate nodes, if possible not on nodes to be avoided.
 
-        What is owed outranks the latter: else it would depend on others what a virtual cluster gets.
+        Guaranteed cells outrank avoidance, else a virtual cluster's cells would depend on others.
         """
         chain, kept = hardware.chain, untouched.get(hardware.chain.name, 0)
         allowed = allowed_in(chain, demand.candidates)
@@ -426,14 +427,14 @@ class Binding:
         return Binder(hardware, space, allowed, kept).bind(leaves)
 
     def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
-        """Return by chain and level how many cells of a virtual cluster are in use; pinned ones left out."""
+        """Return by chain and level how many cells of a virtual cluster are in use, without pinned ones."""
         found: Counter[tuple[str, int]] = Counter()
         for name, space in self.world.spaces.get(vc, {}).items():
             found.update((name, level) for level, _ in space.uses)
         return found
 
     def memory(self) -> Memory:
-        """Return what is bound, for the next round; the very same object while nothing changes."""
+        """Return the bindings for the next round; the same object while nothing changes."""
         if self._memory is None or self._changed:
             for space in self._changed:
                 self._remembered[space] = remember(space)

@@ -3,7 +3,8 @@
     {"bound": {"vision": [["V100-NODE", 3, 7]]},
      "twins": {"vision": [["V100-NODE", "", [[0, 56, 8]]]]}}
 
-says that vision has cell 7 of level 3, and that its virtual GPUs 0 to 7 stand for the chain's GPUs 56 to 63.
+means that vision has cell 7 of level 3, and that its virtual GPUs 0 to 7 are bound to the chain's GPUs 56 to
+63.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World
 from scheduler.core.model.snapshot import Memory
 
-#: Virtual cluster -> chain -> GPU of the chain -> the virtual one that it stood for.
+#: Virtual cluster -> chain -> GPU of the chain -> the virtual GPU that was bound to it.
 Hints = dict[str, dict[str, dict[int, int]]]
 #: For one space: owned cells in use, and [first virtual GPU, first GPU, how many].
 Remembered = tuple[list[Cell], list[list[int]]]
 
 
 def remember(space: Space) -> Remembered:
-    """Return the owned cells that are in use, and runs of virtual GPUs that stand for GPUs in their order."""
+    """Return the owned cells in use, and runs of virtual GPUs that are bound to consecutive GPUs."""
     name, cells = space.chain.name, list[Cell]()
     runs: list[list[int]] = []
     if not space.pinned:
@@ -51,7 +52,7 @@ def as_memory(remembered: Mapping[Space, Remembered]) -> Memory:
 
 
 def hints_of(world: World, memory: Memory) -> Hints:
-    """Return the hints in what was remembered, as far as the cells are still like that."""
+    """Return the remembered bindings as hints, as far as the cells still allow them."""
     hints: dict[str, dict[str, dict[int, int]]] = {}
     for vc, spaces in memory.get("twins", {}).items():
         for name, pinned, runs in spaces:

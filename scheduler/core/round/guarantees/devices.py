@@ -1,4 +1,4 @@
-"""Which real GPUs the cells of a specification are, and which of their nodes are broken."""
+"""The real GPUs of a specification's cells, and their broken nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Leaves = tuple[str, list[int]]
 
 
 class Devices:
-    """The GPUs of chains on a cluster. A GPU that was declared and is not there counts as broken."""
+    """The GPUs of chains on a cluster. A declared GPU that is missing counts as broken."""
 
     def __init__(self, layout: Layout, cluster: Cluster, is_usable: Callable[[GpuId], bool]) -> None:
         """`is_usable`: whether a GPU may be newly taken, by a job of any length."""
@@ -24,14 +24,14 @@ class Devices:
             for node in fleet.nodes
             for gpu in node.gpus
         }
-        #: By chain, in the order of its GPUs; None where one is not there.
+        #: By chain, in the order of its GPUs; None for a missing one.
         self.gpus: dict[str, list[GpuId | None]] = {}
         #: GPU -> its chain, and its number there.
         self._leaves: dict[GpuId, tuple[str, int]] = {}
-        #: Nodes (chain, number) of which some GPU must not be newly taken.
+        #: Nodes (chain, number) with a GPU that must not be newly taken.
         self.broken: list[tuple[Chain, int]] = []
         by_name = {node.name: node for fleet in cluster.fleets.values() for node in fleet.nodes}
-        #: By chain, in the order of its nodes; None where one is not there.
+        #: By chain, in the order of its nodes; None for a missing one.
         self.nodes: dict[str, list[Node | None]] = {}
         for chain in layout.chains.values():
             gpus = [there.get((leaf.node, leaf.gpu)) for leaf in chain.leaves]
@@ -57,7 +57,7 @@ class Devices:
         return None if found.bit_count() == len(nodes) else found
 
     def leaves_of(self, running: Running) -> list[Leaves] | None:
-        """Return where the replicas of an allocation are, as far as they are on declared hardware.
+        """Return the places of an allocation's replicas that are on declared hardware.
 
         None when nothing is, or a replica is in two chains.
         """

@@ -1,11 +1,12 @@
-"""Which jobs' guarantees hold where GPUs are divided by counts: what `binding` does for cells.
+"""Lets guarantees lapse and return where GPUs are divided by counts, as `binding` does for cells.
 
-When a virtual cluster is guaranteed less than its guaranteed jobs hold, because an operator took some away, a
-loan ended or it lends GPUs that it uses, those of the lowest priority *lapse*, the newest first, until the
-others fit. They run on as opportunistic, and stop only when a guaranteed job needs their place. In their own
-virtual cluster they go on making room for higher priorities only. A gang lapses as a whole; GPUs of it that
-have left the cluster do not count, and one of which several have parts counts once. The guarantee returns in
-the opposite order, as soon as there is room for it; never at the cost of one that holds.
+When a virtual cluster is guaranteed less than its guaranteed jobs hold, because an operator reduced it, a
+loan ended or it lends GPUs that it uses, the guarantees of its jobs *lapse*, the lowest priority first and
+then the newest, until the others fit. They run on as opportunistic, and stop only when a guaranteed job needs
+their place. In their own virtual cluster they still make room only for higher priorities. A gang lapses as a
+whole; GPUs of it that have left the cluster do not count, and one of which several have parts counts once.
+The guarantee returns in the opposite order, as soon as there is room for it; never at the cost of one that
+holds.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ OpenGpu = tuple[str, int, int]
 
 
 class Lapse:
-    """Lets guarantees lapse and return; knows what guaranteed jobs hold of each line."""
+    """Lets guarantees lapse and return, and counts what guaranteed jobs hold of each line."""
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
         self._facts, self._admission = facts, admission
         self._held: dict[Line, dict[AllocationId, Running]] = {}
         self._line_of: dict[AllocationId, Line] = {}
         self._gpus: Counter[Line] = Counter()
-        #: How many of a line have parts of a GPU.
+        #: How many allocations of a line have parts of a GPU.
         self._opened: Counter[tuple[Line, OpenGpu]] = Counter()
-        #: What each allocation counts with in its line.
+        #: The holding with which each allocation counts in its line.
         self._counted: dict[AllocationId, Holding] = {}
         self._lapsed: dict[AllocationId, str] = {}
-        #: Lines of which some allocation may not be what it was written down as.
+        #: Lines with an allocation whose recorded guarantee may be out of date.
         self._unsettled: set[Line] = set()
 
     def refresh(self, allocations: Collection[AllocationId]) -> set[JobId]:
-        """Take in the allocations that changed; return the jobs whose guarantee lapsed or returned."""
+        """Update the allocations that changed; return the jobs whose guarantee lapsed or returned."""
         facts = self._facts
         lines: set[Line] = set()
         for allocation in sorted(allocations):
@@ -79,9 +80,10 @@ class Lapse:
             self._opened[line, gpu] += 1
 
     def lapsed(self, vc: str) -> Mapping[Holding, int]:
-        """Return what jobs of a virtual cluster hold whose guarantee lapsed, and their priorities.
+        """Return the holdings of a virtual cluster's jobs whose guarantee has lapsed, with their priorities.
 
-        Among jobs that share GPUs the highest priority counts. What may not be reclaimed now is left out.
+        Among jobs that share GPUs the highest priority counts. Holdings that may not be reclaimed now are
+        left out.
         """
         found: dict[Holding, int] = {}
         for allocation, owner in sorted(self._lapsed.items()):
@@ -96,7 +98,7 @@ class Lapse:
         return bool(self._lapsed)
 
     def _line(self, running: Running) -> Line | None:
-        """Return what an allocation counts against; None: it is not guaranteed, or about to end."""
+        """Return the line against which an allocation counts; None: it is not guaranteed, or about to end."""
         facts = self._facts
         if not facts.is_live(running) or running.allocation in self._admission.endings:
             return None
@@ -107,7 +109,7 @@ class Lapse:
             if job is None or not job.guaranteed:
                 return None
         owner = facts.jobs[running.jobs[0]].virtual_cluster
-        # Jobs whose virtual cluster was deleted under them are decided about by no view.
+        # No view decides about jobs whose virtual cluster was deleted.
         return (owner, running.gpu_model) if owner in facts.virtual_clusters else None
 
     def _settle(self, line: Line) -> Iterator[JobId]:
@@ -116,7 +118,7 @@ class Lapse:
         if self._gpus[line] <= left and line not in self._unsettled:
             return
         self._unsettled.discard(line)
-        # By what is written down, so that an action that was lost is decided again in the same way.
+        # By what is stored, so that a lost action is decided again in the same way.
         order = sorted(
             self._held[line].values(),
             key=lambda running: (
@@ -145,7 +147,7 @@ class Lapse:
 
 
 def held_by_lapsed(vc: str, what: str, lapsed: Sequence[Running]) -> Reason:
-    """Return why a job waits though there is something for it of what is guaranteed: "cells", or "4 V100"."""
+    """Return why a job waits for guaranteed GPUs that lapsed jobs hold; `what`: "cells", or "4 V100"."""
     jobs = [job for running in lapsed for job in running.jobs]
     return Reason(
         code="held_by_lapsed",

@@ -1,8 +1,7 @@
 """A virtual cluster's cells as a cluster of its own, on which policies and placers work.
 
-Its GPUs are virtual: they stand for whatever hardware the cells are bound to. Jobs of other virtual clusters
-can not be seen here, so a policy decides what it would decide if its virtual cluster were alone (HiveD,
-section 3).
+Its GPUs are virtual: they represent the hardware to which the cells are bound. Jobs of other virtual clusters
+are invisible here, so a policy decides as if its virtual cluster were alone (HiveD, section 3).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Where = dict[GpuId, Place]
 
 
 class PrivateCluster:
-    """The spaces of one virtual cluster side by side, and what its jobs have of them."""
+    """The spaces of one virtual cluster, and what its jobs have of them."""
 
     def __init__(
         self,
@@ -38,7 +37,7 @@ class PrivateCluster:
     ) -> None:
         """`own`: the cluster of its `virtual_nodes`; `shared`: the fleets that are divided by counts.
 
-        `nodes`: those of the hardware, by chain.
+        `nodes`: the nodes of the hardware, by chain.
         """
         self.spaces = spaces
         self._nodes = nodes
@@ -59,7 +58,7 @@ class PrivateCluster:
             shared.shapes,
         )
         self.cluster.home_of, self.cluster.can_bind = self.home_of, self.can_bind
-        #: What is there as policies see it, by allocation.
+        #: By allocation: its virtual form and holding, as policies see them.
         self.seated: dict[AllocationId, tuple[Running, Holding]] = {}
 
     def _now_closed(self) -> list[frozenset[int]]:
@@ -67,11 +66,11 @@ class PrivateCluster:
 
     @property
     def is_current(self) -> bool:
-        """Whether just the nodes are on broken hardware that were when it was made."""
+        """Whether the same nodes are on broken hardware as when it was made."""
         return self._closed == self._now_closed()
 
     def _without_broken(self, own: Cluster) -> dict[str, Fleet]:
-        """Return the fleets, with nothing available on nodes that are known to be on broken hardware."""
+        """Return the fleets without available GPUs on nodes bound to broken hardware."""
         usable = {model: list(fleet.usable) for model, fleet in own.fleets.items()}
         for _, space in self.spaces:
             for unit in space.closed:
@@ -94,7 +93,7 @@ class PrivateCluster:
         return GpuId(-self._first[space] - leaf - 1)
 
     def home_of(self, node: Node) -> Node | None:
-        """Return the node that a virtual one stands for now; None while it stands for none."""
+        """Return the node to which a virtual node is bound; None while it is not bound."""
         if node.id >= 0:
             return node
         ((hardware, space, (leaf,)),) = self.seats([node.gpus[0].id])
@@ -105,7 +104,7 @@ class PrivateCluster:
         return self._nodes[chain.name][chain.above(unit.level, physical, chain.node_level)]
 
     def can_bind(self, gpus: Sequence[GpuId], candidates: Sequence[Candidates]) -> bool:
-        """Whether those of the GPUs that stand for none can all stand for some of the candidate nodes."""
+        """Whether all unbound ones of these GPUs can be bound to candidate nodes."""
         tried: list[Binder] = []
         try:
             for hardware, space, leaves in self.seats(gpus):
@@ -119,7 +118,7 @@ class PrivateCluster:
         return True
 
     def seats(self, gpus: Sequence[GpuId]) -> Seats:
-        """Return where virtual GPUs are, space by space."""
+        """Return the places of virtual GPUs, space by space."""
         found: dict[Space, tuple[Hardware, Space, list[int]]] = {}
         for gpu in gpus:
             number = -gpu - 1
@@ -131,7 +130,7 @@ class PrivateCluster:
         return list(found.values())
 
     def seat(self, running: Running, holding: Holding, *, leaves: bool) -> None:
-        """Note what an allocation has, in virtual GPUs; `leaves`: it is on its way out."""
+        """Record an allocation's virtual GPUs; `leaves`: it is stopping."""
         self.seated[running.allocation] = running, holding
         self._claims.put(running.allocation, holding, leaves=leaves)
 
@@ -141,7 +140,9 @@ class PrivateCluster:
         self._claims.drop(allocation)
 
     def offered(self, cluster: Capacity) -> Capacity:
-        """Return what the virtual cluster can have: its own cells, and what the others left of the rest."""
+        """Return what the virtual cluster can have: its own cells, and what others left of the other
+        models.
+        """
         return cluster.beside(self.cluster, self._claims.layers())
 
 

@@ -1,4 +1,6 @@
-"""Snapshots state what virtual clusters may rely on now; here it is computed from what they own, and back."""
+"""Snapshots state what virtual clusters may rely on now; this module computes that from what they own, and
+back.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from scheduler.core.model.snapshot import Snapshot
 
 
 def relying_on(owned: Snapshot, lending: Lending) -> Snapshot:
-    """Return the facts with a market, and with what is in force of it at their instant.
+    """Return the facts with a market and its loans in force at their instant.
 
-    `owned`: the facts with what virtual clusters own themselves, as `owned` gives them.
+    `owned`: the facts with what virtual clusters own themselves, as the function `owned` returns them.
     """
     own = Guarantees(
         gpus={vc.name: vc.guaranteed for vc in owned.virtual_clusters},

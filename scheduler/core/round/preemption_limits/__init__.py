@@ -1,1 +1,1 @@
-"""How far a policy may go in displacing those that run."""
+"""Limits on how a policy may displace running jobs."""

@@ -1,8 +1,8 @@
-"""How long a job that was preempted again and again before it had run for long enough may not borrow.
+"""The back-off of a job that was repeatedly preempted before its minimum run time: it may not borrow.
 
-Without it, an opportunistic job on GPUs that come and go is started and stopped again and again, and each
-time pays for a checkpoint and a start. It waits twice as long each time, as colliding senders do (R. Metcalfe
-and D. Boggs, "Ethernet", CACM 19(7), 1976), and never longer than a bound, so that it always comes back.
+Without it, an opportunistic job on GPUs that come and go would start and stop repeatedly, and pay for a
+checkpoint and a start each time. The wait doubles each time, as for colliding senders (R. Metcalfe and D.
+Boggs, "Ethernet", CACM 19(7), 1976), up to a bound, so that the job always comes back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 def after_preemption(
     short_runs: int, *, ran_seconds: float, least_seconds: float, first_wait: float, longest_wait: float
 ) -> tuple[int, float]:
-    """Return how many runs in a row were too short, this one included, and for how many seconds to wait.
+    """Return how many runs in a row were too short, including this one, and the seconds to wait.
 
     A run that was long enough clears the record: (0, 0).
     """

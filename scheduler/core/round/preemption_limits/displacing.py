@@ -2,10 +2,9 @@
 
 A view is served without any limit first. If its decision would displace a job that has run for less than the
 minimum run time of its virtual cluster, it is served again with all such jobs *pinned*: the policy sees them
-where they are, and their GPUs are offered to no job (`Capacity.pinning`). So what it decides fits around
-them, gangs whole, and no GPU stays idle for a job that turned out not to stop. The budget of a round is kept
-in the same way: as many jobs as it allows may go, for the sake of the most important grants that this serves
-whole, and all others are pinned.
+in place, and their GPUs are offered to no job (`Capacity.pinning`). So its decision fits around them, gangs
+whole, and no GPU stays idle for a job that does not stop. The budget of a round works in the same way: it is
+spent on victims for the most important grants that it can serve whole, and all other jobs are pinned.
 
 Guarantees are exempt: a reclaimed job runs in another view, and was dropped before that view is served.
 """
@@ -28,24 +27,24 @@ Unit = tuple[JobId, ...]
 
 
 class PreemptionLimits:
-    """Serves the views of one round within what policies may do to jobs that run."""
+    """Serves the views of one round within the limits on displacing running jobs."""
 
     def __init__(self, facts: Facts, *, moves: bool = True) -> None:
         self._facts, self._moves = facts, moves
         #: Jobs that may still be displaced in this round; None: any number.
         self._left = facts.frame.preemptions_per_round
-        #: What each virtual cluster lets an attempt run at least, where it does.
+        #: By virtual cluster with one: the minimum run time of an attempt, in seconds.
         self._least = {
             name: vc.min_run_seconds for name, vc in facts.virtual_clusters.items() if vc.min_run_seconds > 0
         }
 
     def run_view(self, view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
-        """Let the view's policy and placer decide, again around those that it has to leave alone."""
+        """Let the view's policy and placer decide, and again around jobs that must not be displaced."""
         outcome = self._served(view, plugins, memory, overran)
         return self._with_leaves_allowed(outcome) if outcome.decision.leaves else outcome
 
     def _with_leaves_allowed(self, outcome: ViewOutcome) -> ViewOutcome:
-        """Return the outcome in which only those lose the GPUs that they share who may be displaced."""
+        """Return the outcome in which only jobs that may be displaced lose the GPUs that they share."""
         view, staying = outcome.view, set[JobId]()
         for job in outcome.decision.leaves:
             least = self._least.get(view.jobs[job].virtual_cluster, 0.0)
@@ -60,7 +59,7 @@ class PreemptionLimits:
         reclaimed = set() if self._moves else self._reclaimed(view)
         if reclaimed:
             outcome = self._served(view.without(reclaimed), plugins, memory, overran)
-            # They have given way, and may start again when they have left.
+            # They are stopped, and may start again once they have left.
             decision = replace(outcome.decision, wake_at=view.now)
             return replace(outcome, view=view, decision=decision)
         outcome = run_view(view, plugins, memory, overran)
@@ -91,14 +90,14 @@ class PreemptionLimits:
         return outcome
 
     def _reclaimed(self, view: View) -> set[JobId]:
-        """Return whose GPUs another view has claimed in this round."""
+        """Return the jobs whose GPUs another view has claimed in this round."""
         facts, dropped = self._facts, view.capacity.dropped
         jobs = {job for held in dropped if held.running is not None for job in held.running.jobs}
         current = {job: facts.current[job] for job in jobs if job in view.jobs and job in facts.current}
         return {job for job, running in current.items() if facts.holdings[running.allocation] in dropped}
 
     def _young(self, view: View) -> Mapping[Unit, float]:
-        """Return who may not be displaced yet, and from when on."""
+        """Return the jobs that may not be displaced yet, with the instant from which they may."""
         young: dict[Unit, float] = {}
         for unit, holding in view.capacity.pending.items():
             assert holding.running is not None
@@ -111,7 +110,7 @@ class PreemptionLimits:
         return young
 
     def _chosen(self, outcome: ViewOutcome, leaving: Iterable[Unit]) -> set[Unit]:
-        """Choose who may go: those that make room for the first grants that can be served whole by it."""
+        """Choose the victims: those that make room for the first grants that they can serve whole."""
         assert self._left is not None
         unit_on = {gpu: unit for unit in leaving for gpu in outcome.view.running[unit[0]].gpus}
         chosen: set[Unit] = set()
@@ -147,12 +146,12 @@ class PreemptionLimits:
 
 
 def displaced(outcome: ViewOutcome) -> set[Unit]:
-    """Return who is stopped, moved or resized though it runs."""
+    """Return the running jobs that are stopped, moved or resized."""
     return {running.jobs for running in outcome.dropped if running.phase == "held"}
 
 
 def _movers(outcome: ViewOutcome) -> set[Unit]:
-    """Return who would run on, but elsewhere."""
+    """Return the running jobs that would move."""
     return {unit for unit in displaced(outcome) if unit[0] in placed_by(outcome)}
 
 
@@ -165,7 +164,7 @@ def _count(units: Iterable[Unit]) -> int:
 
 
 def _explained(outcome: ViewOutcome, before: ViewOutcome, reason: Reason, wake_at: float) -> ViewOutcome:
-    """Return the outcome, in which those that would have had a place know why they wait, and until when."""
+    """Return the outcome with the reason, and its end, for jobs that would otherwise have had a place."""
     decision, placed = outcome.decision, placed_by(outcome)
     reasons = dict(decision.reasons)
     for job in sorted(placed_by(before) - placed):

@@ -1,8 +1,8 @@
-"""Jobs that would rather run on without their guarantee than stop: HiveD's lazy preemption, job by job.
+"""Jobs that prefer running on without their guarantee to stopping: HiveD's lazy preemption, job by job.
 
-When the policy of its virtual cluster gives such a job's part of the guarantee to another, only that part is
-taken. The other job has a place chosen as if the first one were opportunistic, so elsewhere if there is room.
-The first job stops if its GPUs are needed after all, by that job or by another guaranteed one.
+When the policy of its virtual cluster gives such a job's guarantee to another job, the first job loses only
+its guarantee. The other job is placed as if the first were opportunistic, so elsewhere if there is room. The
+first job stops if its GPUs are needed after all, by that job or by another guaranteed one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.core.round.run_view import ViewOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downgrade:
-    """An allocation whose guarantee its own virtual cluster gave to others."""
+    """An allocation whose guarantee its own virtual cluster gave to other jobs."""
 
     running: Running
     #: The jobs that were placed in the round.
@@ -27,7 +27,7 @@ class Downgrade:
 
 
 def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgrade]:
-    """Return who gives way in a guaranteed view, and is to run on as opportunistic if it can."""
+    """Return the victims of a guaranteed view that are to run on as opportunistic if they can."""
     if not (gone := displaced(outcome)):
         return {}
     placed = placed_by(outcome)
@@ -40,14 +40,14 @@ def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgra
 def kept_on(
     facts: Facts, candidates: Iterable[Downgrade], left: Capacity
 ) -> tuple[Mapping[AllocationId, Downgrade], Capacity]:
-    """Return those whose GPUs no job took, and what is left when they keep them."""
+    """Return the candidates whose GPUs no job took, and what is left when they keep these."""
     left = left.narrowed(None, may_evict=True)
     kept = [each for each in candidates if left.give_back(facts.holdings[each.running.allocation])]
     return {each.running.allocation: each for each in kept}, left
 
 
 def stops_with_its_guarantee(running: Running, facts: Facts) -> bool:
-    """Whether an allocation whose guarantee lapses is to stop instead of running on as opportunistic."""
+    """Whether an allocation stops when its guarantee lapses, instead of running on as opportunistic."""
     return any(facts.jobs[job].on_reclaim == PREEMPT for job in running.jobs if job in facts.jobs)
 
 

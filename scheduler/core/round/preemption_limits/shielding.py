@@ -1,8 +1,8 @@
-"""Opportunistic jobs that have just begun, and that no guarantee may reclaim yet.
+"""Opportunistic jobs that have just begun, and may not be reclaimed yet.
 
 Guarantees return at once, unless an operator lets borrowers run for a while first
-(`VirtualCluster.reclaim_min_run_seconds`). Then no guaranteed job finds a place in the way of such a job
-until that time is over.
+(`VirtualCluster.reclaim_min_run_seconds`). Then no guaranteed job is placed on the GPUs of such a job until
+that time is over.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Shielding:
     def __init__(self, facts: Facts, admission: Admission) -> None:
         self._facts, self._admission = facts, admission
         self._is_used = any(vc.reclaim_min_run_seconds > 0 for vc in facts.virtual_clusters.values())
-        #: When shielded allocations are old enough; entries of those that changed since are passed over.
+        #: When shielded allocations are old enough; entries of allocations that have changed are skipped.
         self._ends: list[tuple[float, AllocationId]] = []
 
     @property
     def ends_at(self) -> float | None:
-        """When the next of those that are shielded now is old enough; None: none is."""
+        """When the next shielded allocation is old enough; None: none is shielded."""
         instants = [self.until(self._facts.running[each]) for each in self._facts.shielded]
         return min(instants, default=None)
 
@@ -38,7 +38,7 @@ class Shielding:
         return running.since + max([vc.reclaim_min_run_seconds for vc in clusters], default=0.0)
 
     def refresh(self, allocations: Collection[AllocationId]) -> None:
-        """Take in the allocations that changed, and the time that passed."""
+        """Update the allocations that changed, and end shields whose time is over."""
         if not self._is_used:
             return
         facts = self._facts

@@ -1,2 +1,3 @@
-"""Partial-allocation auctions (Themis, NSDI'20, section 5): tables of what bundles are worth in, who gets
-which and what it pays for it out. Knows nothing of jobs."""
+"""Partial-allocation auctions (Themis, NSDI'20, section 5): from tables of what bundles are worth to the
+winners and their payments. Knows nothing of jobs.
+"""

@@ -1,10 +1,11 @@
-"""Which bidder gets which row: the largest product of worths, no piece given twice (Themis, section 5.1).
+"""The assignment of rows to bidders with the largest product of worths; no piece is given twice (Themis,
+section 5.1).
 
-The exact method is branch and bound, where the prices of the relaxation exclude choices. A choice loses the
-difference between its gain, beside its price, and that of the bidder's best. An assignment that loses more in
-all than lies between the bound and the best one known is not better than that one. Where there is too much to
-search, a solver of integer programs does it with cuts of its own. Beyond `SEARCHED_BIDDERS`, whole rows near
-the relaxation's parts are taken, few of which are not whole. The bound limits how much better another
+The exact method is branch and bound, where the prices of the relaxation exclude choices. The loss of a choice
+is the net gain (gain less price) of the bidder's best choice minus its own. An assignment whose total loss
+exceeds the distance from the bound to the best known one is not better than that one. Where there is too much
+to search, a solver of integer programs does it with cuts of its own. Beyond `SEARCHED_BIDDERS`, whole rows
+near the relaxation's parts are taken, few of which are not whole. The bound limits how much better another
 assignment could be.
 """
 
@@ -18,7 +19,7 @@ from scheduler.core.policies.themis.auction.table import Entry, Good, Tables
 
 #: Sums of logarithms that differ by less are equal.
 EQUAL = 1e-9
-#: A part above this of the relaxation is the row itself.
+#: A part above this in the relaxation counts as the whole row.
 WHOLE = 1 - 1e-6
 #: With more bidders whole rows are only sought near the relaxation.
 SEARCHED_BIDDERS = 1_000
@@ -32,7 +33,7 @@ class Assignment:
     """An assignment of whole rows."""
 
     chosen: ChosenRows
-    #: Sum of the logarithms of what each bidder's row is worth compared with nothing.
+    #: Sum over bidders of the logarithm of the row's worth relative to getting nothing.
     value: float
     #: No assignment has more.
     bound: float
@@ -40,14 +41,14 @@ class Assignment:
 
     @property
     def exact(self) -> bool:
-        """Return whether none is better."""
+        """Return whether no assignment is better."""
         return self.bound <= self.value + EQUAL
 
 
 def assign(tables: Tables, most_choices: int) -> Assignment:
     """Return an assignment, the best one where the search finds it within `most_choices` choices.
 
-    Among several that are best, the one that serves the first bidders best.
+    Among equally good ones, it is the one that serves the first bidders best.
     """
     free = _if_all_get_their_best(tables)
     if free is not None:
@@ -71,7 +72,7 @@ def assign(tables: Tables, most_choices: int) -> Assignment:
 
 
 def is_possible(tables: Tables, chosen: ChosenRows) -> bool:
-    """Return whether there is enough for the entry of each bidder."""
+    """Return whether the supply suffices for the entry of each bidder."""
     left = dict(tables.supply)
     for table, place in zip(tables.tables, chosen, strict=True):
         if place is not None:
@@ -87,7 +88,7 @@ def value_of(tables: Tables, chosen: ChosenRows) -> float:
 
 
 def _if_all_get_their_best(tables: Tables) -> Assignment | None:
-    """Return that assignment if there is enough for it."""
+    """Return the assignment in which every bidder gets its best row, if the supply suffices."""
     needed: dict[Good, int] = {}
     for table in tables.tables:
         for good, pieces in table[0].takes.items() if table else ():
@@ -103,13 +104,14 @@ class _Search:
     """Depth first, the bidders in their order, the best rows first."""
 
     def __init__(self, tables: Tables, relaxed: Relaxation, known: float, most_choices: int) -> None:
-        #: Only those who bid for anything.
+        #: Only bidders that bid for anything.
         self._bidders = [bidder for bidder, table in enumerate(tables.tables) if table]
         self._all, self._left = len(tables.tables), dict(tables.supply)
         self._tables = [tables.tables[bidder] for bidder in self._bidders]
         self._losses = [_losses(table, relaxed.prices) for table in self._tables]
         self._bound, self._choices = relaxed.bound, most_choices
-        #: What an assignment must reach: the first one as good as the one known, then better ones.
+        #: The value that an assignment must exceed: at first that of the known one, within rounding, then
+        #: better ones.
         self._aim = known - EQUAL
         self._chosen: list[int | None] = []
         self.best: ChosenRows | None = None
@@ -146,15 +148,15 @@ class _Search:
 
 
 def _losses(table: Sequence[Entry], prices: Mapping[Good, float]) -> list[float]:
-    """Return what each entry, and nothing at last, gains less beside its price than the best of them."""
+    """Return how much less net gain each entry, and last getting nothing, has than the best of them."""
     net = [*(entry.gain - cost(entry.takes, prices) for entry in table), 0.0]
     return [max(net) - gained for gained in net]
 
 
 def _whole(tables: Tables, relaxed: Relaxation) -> ChosenRows:
-    """Return whole rows: those that the relaxation gives whole, then those that gain most for their price.
+    """Return whole rows: first those whole in the relaxation, then those with the most gain for their price.
 
-    At last each bidder moves up to the best row for which there is enough.
+    Last, each bidder moves up to the best row for which the supply suffices.
     """
     left = dict(tables.supply)
     chosen: list[int | None] = [None] * len(tables.tables)

@@ -1,21 +1,19 @@
-"""The auction: which bidder wins which row, and which part of it is withheld as payment (Themis, section
-5.1).
+"""The auction: the row that each bidder wins, and the part withheld as payment (Themis, section 5.1).
 
 The rows are those with the largest product of worths. A winner keeps the part c of what it won, where c is
-the product of what the others' rows are worth to them, divided by the same when they share everything without
-it: the more it takes from others, the less it keeps, and a false bid gains nothing (R. Cole, V. Gkatzelis and
-G. Goel, "Mechanism Design for Fair Division", EC 2013).
+the product of the others' worths, divided by that product in an auction without the winner: the more it takes
+from others, the less it keeps, and a false bid gains nothing (R. Cole, V. Gkatzelis and G. Goel, "Mechanism
+Design for Fair Division", EC 2013).
 
 The exact payment holds the auction again without each winner. That is done for up to `EXACT_BIDDERS` that bid
 for anything, where the search for the best assignment comes to its end. Beyond, c is taken from the prices p
-of the relaxation: exp(-(p . bundle)). What the others could do with the bundle is to the first order its
-price, and never more, because what they reach is a concave function of what there is for them, whose slope p
-is. So, but for rows being whole, c is too small rather than too large, by an error of the second order in the
-part that one bundle is of all goods: exact in the limit of many small bidders, which is where it is used. No
-bidder pays more than it gains.
+of the relaxation: exp(-(p . bundle)). To first order the bundle is worth its price to the others, and never
+more: their optimum is a concave function of the supply, with slope p. So, apart from rows being whole, c is
+too small rather than too large, by an error of second order in the bundle's part of all goods. It is exact in
+the limit of many small bidders, which is where it is used. No bidder pays more than it gains.
 
-What does not hold exactly: without withholding, equal bidders of goods that can be divided at will would not
-envy one another; whole rows, worths that begin above 0, and the part withheld break that by about a row.
+Envy-freeness holds only approximately: it would need divisible goods and no withholding. Whole rows, worths
+that begin above 0, and the part withheld break it by about a row.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from scheduler.core.policies.themis.auction.assigning import Assignment, assign,
 from scheduler.core.policies.themis.auction.prices import cost
 from scheduler.core.policies.themis.auction.table import Bid, Good, Tables, tables_of
 
-#: Up to this many that bid for anything, assignment and payments are exact.
+#: Up to this many active bidders, assignment and payments are exact.
 EXACT_BIDDERS = 16
-#: The most choices that are searched for the best assignment; and for each of those without a winner.
+#: The most choices searched for the best assignment, and for each auction without one winner.
 MOST_CHOICES, MOST_CHOICES_WITHOUT = 100_000, 20_000
 
 
@@ -45,22 +43,22 @@ class Win:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of an auction."""
+    """The result of an auction."""
 
     #: In the order of the bidders.
     wins: tuple[Win, ...]
     #: Logarithm of the product of all worths, compared with all bidders getting nothing.
     value: float
-    #: By how much it could be higher at most; 0: no assignment is better.
+    #: The most by which it could be higher; 0: no assignment is better.
     gap: float
     #: Whether payments come from auctions without each winner; else from prices.
     exact_payments: bool
-    #: What a piece of each good adds to the logarithm.
+    #: The logarithmic worth that one more piece of each good adds.
     prices: Mapping[Good, float]
 
 
 def hold(bids: Sequence[Bid], supply: Mapping[Good, int], exact_bidders: int = EXACT_BIDDERS) -> Result:
-    """Hold the auction. Raises ValueError for bids that can not be, as `tables_of` does."""
+    """Hold the auction. Raises ValueError for impossible bids, as `tables_of` does."""
     tables = tables_of(bids, supply)
     active = sum([1 for table in tables.tables if table])
     small = active <= exact_bidders

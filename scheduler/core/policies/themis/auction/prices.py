@@ -1,8 +1,8 @@
 """Prices of goods: the linear relaxation, in which a bidder may get parts of several rows.
 
 Its optimum is above that of whole rows. Its dual gives every good a price, in the logarithm of worth, at
-which about as much is wanted as there is; and for any prices, the sum of what every bidder gains most beside
-the price of its row, and of what all goods cost, is more than any assignment reaches (Lagrange).
+which demand about equals supply. For any prices, the sum of every bidder's largest net gain and of the cost
+of all goods bounds every assignment (Lagrange).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: From this many bidders on the interior point method is the faster one (measured with 200 to 20,000).
 LARGE = 5_000
-#: How far the search for whole rows goes, and how near to the bound is near enough, relatively.
+#: The most branches in the search for whole rows, and the relative gap at which it stops.
 MOST_NODES, GAP = 50, 1e-7
 
 
@@ -55,7 +55,7 @@ def relax(tables: Tables) -> Relaxation:
         prices = np.maximum(0.0, -np.asarray(found.ineqlin.marginals)[arrays.bidders :])
         parts = np.asarray(found.x)
     else:
-        # Whatever the prices are, the bound holds; without any it is only further away.
+        # The bound holds for any prices; without prices it is only looser.
         prices, parts = np.zeros(len(arrays.supply)), np.zeros(len(arrays.gain))
     most = list(nobody)
     for entry in np.flatnonzero(parts > 0).tolist():
@@ -108,7 +108,7 @@ def _limits(arrays: Arrays) -> Floats:
 
 
 def _bound(net: Floats, bidder: Ints, bidders: int) -> float:
-    """Return the sum of what every bidder gains most, which is at least 0."""
+    """Return the sum of every bidder's largest net gain, at least 0 each."""
     best = np.zeros(bidders)
     np.maximum.at(best, bidder, net)
     return float(best.sum())

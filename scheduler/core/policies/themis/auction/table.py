@@ -28,16 +28,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What a bidder would give for what: one row, or nothing."""
+    """A bidder's table: it gets one of the rows, or nothing."""
 
-    #: What it is worth to get nothing; above 0, on the scale of the rows.
+    #: The worth of getting nothing; above 0, on the scale of the rows.
     nothing: float
     rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row that may be chosen: the logarithm of what it is worth compared with nothing, always above 0."""
+    """A row that may be chosen; its gain is the logarithm of its worth relative to nothing, always above
+    0.
+    """
 
     row: int
     gain: float
@@ -54,16 +56,16 @@ class Tables:
     goods: tuple[Good, ...] = field(default=())
 
     def without(self, bidder: int) -> Tables:
-        """Return what is left when one of the bidders stays away."""
+        """Return the tables without one of the bidders."""
         tables = tuple([() if place == bidder else table for place, table in enumerate(self.tables)])
         return Tables(self.supply, tables, self.goods)
 
 
 def tables_of(bids: Sequence[Bid], supply: Mapping[Good, int]) -> Tables:
-    """Return the bids with those rows that can win anything.
+    """Return the bids with only the rows that can win.
 
     A row is left out that asks for more than there is, is worth nothing or NaN, or is worth no more than
-    getting nothing. Raises ValueError for a worth of nothing, or a number of pieces, that can not be.
+    getting nothing. Raises ValueError for an impossible worth of nothing or number of pieces.
     """
     if any(pieces < 0 for pieces in supply.values()):
         raise ValueError("a supply is below 0")
