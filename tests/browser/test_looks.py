@@ -94,7 +94,7 @@ def test_figures_end_where_their_header_ends(open_page):
         return text.getBoundingClientRect().right;
     }"""
     header = page.get_by_role("columnheader", name="Members").evaluate(ends)
-    figure = page.get_by_role("row", name="vision").get_by_role("cell").last.evaluate(ends)
+    figure = page.get_by_role("row", name="vision").get_by_role("cell").nth(2).evaluate(ends)
     assert abs(header - figure) < 1
 
 
@@ -105,7 +105,7 @@ PAGE_BUDGET_BYTES = 367_500
 ON_DEMAND = {"src/features/submit/save-template.tsx"}
 #: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
 #: only those load who open a shell, and 14 kB what packs a folder, for those who choose one.
-TOTAL_BUDGET_BYTES = 613_500
+TOTAL_BUDGET_BYTES = 614_000
 
 
 def test_what_a_first_visit_loads_stays_within_its_budget():

@@ -121,7 +121,7 @@ def test_the_file_has_the_same_lines_and_no_formulas(
 
 def test_what_a_person_did_is_not_decided_again(world: World, lines: dict[str, int]) -> None:
     answer = is_error(world.member.get(f"/ledger/{lines['market']}/replay"), 409, "conflict")
-    assert "what a person did" in answer["detail"]
+    assert "was caused by a person" in answer["detail"]
 
 
 def test_a_member_of_two_tenants_reads_both_names(world: World, lines: dict[str, int]) -> None:

@@ -155,7 +155,7 @@ def test_a_line_that_the_facts_do_not_give_is_found_out(auctioned):
     with pytest.raises(Conflict, match="no longer kept"):
         replay(added)
     person = ledger_write(Line(kind="offer", party="shared"), person="user vera", at=at)
-    with pytest.raises(Conflict, match="what a person did"):
+    with pytest.raises(Conflict, match="was caused by a person"):
         replay(person)
 
 
