@@ -313,7 +313,7 @@ class TestHostileFolders:
         os.chown(own, 12_345, 12_345)
         os.link(root.parent / "outside" / "secret", own / "mine")
         told = is_error(world.member.get(content(job, "mine")), 409, "conflict")
-        assert "another user's" in told["detail"]
+        assert "another owner" in told["detail"]
         (own / "one").write_bytes(b"weights")
         os.chown(own / "one", 12_345, 12_345)
         os.link(own / "one", own / "two")
