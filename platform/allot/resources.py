@@ -447,7 +447,7 @@ class Secrets:
 
 
 def _secrets(tenant: str | None) -> str:
-    return f"/tenants/{quote(tenant, safe='')}/secrets" if tenant else "/secrets"
+    return "/secrets" if tenant is None else f"/tenants/{quote(tenant, safe='')}/secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

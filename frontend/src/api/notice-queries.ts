@@ -52,11 +52,10 @@ export const budgetsQuery = queryOptions({
   queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/budgets", { params: { query }, signal }))),
 });
 
-/** What each tenant of the viewer used since the first of the month (UTC). */
+/** What each tenant of the viewer used since the first of the month (UTC). A costly sum: it is not fetched again and again. */
 export const usedThisMonthQuery = queryOptions({
   queryKey: ["usage", "tenant"],
   queryFn: ({ signal }) => answerOf(api.GET("/usage", { params: { query: { by: "tenant" } }, signal })),
-  refetchInterval: 2 * LOOK_AGAIN_MS,
 });
 
 export const budgetEdition = (tenant: string) =>

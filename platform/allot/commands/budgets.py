@@ -35,6 +35,19 @@ class Action(StrEnum):
     hold = "hold"
 
 
+#: The terms of a budget: a tenant's, or a member's.
+Amount = Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)]
+UnitOption = Annotated[
+    Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
+]
+PeriodOption = Annotated[
+    Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
+]
+ActionOption = Annotated[
+    Action, typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs.")
+]
+
+
 @group.command()
 def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
     """Show a tenant's budget, its use so far, and its expected use."""
@@ -46,17 +59,10 @@ def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
 @group.command(name="set")
 def change(
     tenant: Tenant,
-    amount: Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)],
-    unit: Annotated[
-        Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
-    ] = Unit.gpu_hours,
-    period: Annotated[
-        Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
-    ] = Period.month,
-    action: Annotated[
-        Action,
-        typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs of the tenant."),
-    ] = Action.warn,
+    amount: Amount,
+    unit: UnitOption = Unit.gpu_hours,
+    period: PeriodOption = Period.month,
+    action: ActionOption = Action.warn,
     start: Annotated[
         str,
         typer.Option(

@@ -12,7 +12,7 @@ from allot.errors import NotAllowed, WrongUse
 from allot.output import Format, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from allot.client import Client
     from allot.schema import Me
@@ -39,6 +39,16 @@ JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number.", sh
 JobIds = Annotated[
     list[int], typer.Argument(metavar="ID...", help="The jobs' numbers.", show_default=False, min=1)
 ]
+
+
+def only_tenant(names: Sequence[str], why: str, *, flag: str = "--tenant") -> str:
+    """Return the only one of these tenants; without just one, raise WrongUse that says why one is needed and
+    names them. `flag`: the option that says which.
+    """
+    if len(names) != 1:
+        which = f"one of: {', '.join(sorted(names))}" if names else "one of which you are a member"
+        raise WrongUse(f"{why} Say which by {flag}: {which}.")
+    return names[0]
 
 
 def connect(*, patient: bool = False) -> Client:

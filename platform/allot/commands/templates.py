@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.commands.options import OutputOption, connect
+from allot.commands.options import OutputOption, connect, only_tenant
 from allot.commands.submit import specifications
 from allot.errors import WrongUse
 from allot.output import Format, print_line, print_objects, print_table, since
@@ -89,11 +89,9 @@ def delete(name: Name, tenant: TenantOption = None) -> None:
 
 
 def _tenant(client: Client, given: str | None) -> str:
-    names = [given] if given else [each["name"] for each in client.me()["tenants"]]
-    if len(names) != 1:
-        which = f"one of: {', '.join(sorted(names))}" if names else "one of which you are a member"
-        raise WrongUse(f"A template is one tenant's. State which by --tenant: {which}.")
-    return names[0]
+    return given or only_tenant(
+        [each["name"] for each in client.me()["tenants"]], "A template belongs to one tenant."
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from allot.commands.options import only_tenant
 from allot.errors import WrongUse
 from allot.output import say
 
@@ -69,7 +70,4 @@ def bring_code(
 
 def _only_tenant(client: Client, flag: str) -> str:
     names = [each["name"] for each in client.me()["tenants"] if each["role"] != "viewer"]
-    if len(names) != 1:
-        which = f"one of: {', '.join(sorted(names))}" if names else "one of which you are a member"
-        raise WrongUse(f"An upload is for one tenant. Say which by {flag}: {which}.")
-    return names[0]
+    return only_tenant(names, "An upload is for one tenant.", flag=flag)

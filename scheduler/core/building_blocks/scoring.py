@@ -284,7 +284,7 @@ class PartsByScore:
             # Most nodes that changed are full, and each kind of replica asks about all of them.
             has_room = masks[node] or left.get(node, 0) >= request
             found = None
-            if has_room and self._holds(layer, node, need):
+            if has_room and _holds(layer, node, need, ()):
                 state = self._situation(fleet, layer, node), there[node] if there else None
                 if state in known.answers:
                     found = known.answers[state]
@@ -296,7 +296,8 @@ class PartsByScore:
         if taken:
             points = points.copy()
             for node, mine in taken.items():
-                among[node] = found = self._ask(offered, node, need, group, budget, mine)
+                fits = _holds(layer, node, need, mine)
+                among[node] = found = self._ask(offered, node, need, group, budget, mine) if fits else None
                 points[node] = -1.0 if found is None else found[0]
         best, chosen = self._choice(points, scope, scope == fleet.everything)
         if self._listed and chosen >= 0:
@@ -336,16 +337,12 @@ class PartsByScore:
     def _ask(
         self, offered: OpenGpus, node: int, need: Need, group: int, budget: int | None, taken: _Mine
     ) -> tuple[float, int] | None:
-        """Return the points of one node for a replica, and the GPU for a part; None where it does not fit."""
-        fleet, layer, among = offered.fleet, offered.layer, group
-        cpus, memory, reading = layer.cpus[node], layer.memory[node], need.readings
+        """Return the points of a node that holds the replica, and the GPU for a part; None: no GPU suits."""
+        fleet, layer = offered.fleet, offered.layer
+        cpus, among = layer.cpus[node], group
         if taken:
             cpus -= sum([other.cpus for other, _ in taken])
-            memory -= sum([other.memory_bytes for other, _ in taken])
             among &= ~_gpus_of(taken)
-            reading = (*[each for other, _ in taken for each in other.readings], *reading)
-        if cpus < need.cpus or memory < need.memory_bytes or not layer.can_read(node, reading):
-            return None
         able: list[int] = []
         if need.part is not None:
             able = offered.able(node, need, among, budget)
@@ -363,14 +360,6 @@ class PartsByScore:
         places = tuple([numbers.index(gpu) for gpu in able])
         points, at = self._score(NodeState(free, kinds), need, places)
         return points, numbers[at] if able else 0
-
-    def _holds(self, layer: Layer, node: int, need: Need) -> bool:
-        """Whether CPUs, memory and storage of a node suffice for one more replica."""
-        return (
-            layer.cpus[node] >= need.cpus
-            and layer.memory[node] >= need.memory_bytes
-            and layer.can_read(node, need.readings)
-        )
 
     def _situation(self, fleet: Fleet, layer: Layer, node: int) -> _Situation:
         """Return a node's situation, computed once for all kinds of replicas until it changes."""
@@ -395,6 +384,16 @@ class PartsByScore:
         if found is None:
             found = self._scored[key] = self._scorer.score(node, need, able)
         return found
+
+
+def _holds(layer: Layer, node: int, need: Need, taken: _Mine) -> bool:
+    """Whether CPUs, memory and storage of a node suffice for a replica beside those placed there already."""
+    cpus, memory, reading = layer.cpus[node], layer.memory[node], need.readings
+    if taken:
+        cpus -= sum([other.cpus for other, _ in taken])
+        memory -= sum([other.memory_bytes for other, _ in taken])
+        reading = (*[each for other, _ in taken for each in other.readings], *reading)
+    return cpus >= need.cpus and memory >= need.memory_bytes and layer.can_read(node, reading)
 
 
 def _has_labels(cards: Iterable[Card]) -> bool:

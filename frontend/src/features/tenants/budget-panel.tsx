@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
 
-import { budgetEdition, budgetQuery, setBudget } from "@/api/notice-queries";
+import { budgetEdition, budgetQuery, budgetsQuery, setBudget } from "@/api/notice-queries";
 import type { BudgetState, BudgetTerms } from "@/api/schema";
 import { moment } from "@/components/format";
 import { useEdition } from "@/components/edition";
@@ -88,7 +88,8 @@ function BudgetDialog({ tenant, state, onClose }: BudgetDialogProps) {
   const save = useMutation({
     mutationFn: (terms: Terms | null) => setBudget(tenant, terms, editing.edition),
     onSuccess: () => {
-      void queries.invalidateQueries({ queryKey: budgetQuery(tenant).queryKey });
+      // That of the tenant, and the list of all.
+      void queries.invalidateQueries({ queryKey: budgetsQuery.queryKey });
       onClose();
     },
   });

@@ -9,7 +9,7 @@ import typer
 from allot.commands.admin import user_limits
 from allot.commands.admin.asking import Tenant, counts, print_json, quota_words, size
 from allot.commands.admin.options import CpusOption, MemoryOption
-from allot.commands.budgets import Action, Period, Unit
+from allot.commands.budgets import Action, ActionOption, Amount, Period, PeriodOption, Unit, UnitOption
 from allot.commands.budgets import change as set_budget
 from allot.commands.budgets import remove as remove_budget
 from allot.commands.budgets import show as show_budget
@@ -127,16 +127,10 @@ def show_one(tenant: Tenant, as_json: JsonOption = False) -> None:
 @budgets.command(name="set")
 def change_one(
     tenant: Tenant,
-    amount: Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)],
-    unit: Annotated[
-        Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
-    ] = Unit.gpu_hours,
-    period: Annotated[
-        Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
-    ] = Period.month,
-    action: Annotated[
-        Action, typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs.")
-    ] = Action.warn,
+    amount: Amount,
+    unit: UnitOption = Unit.gpu_hours,
+    period: PeriodOption = Period.month,
+    action: ActionOption = Action.warn,
     as_json: JsonOption = False,
 ) -> None:
     """Set the budget of a tenant. For operators."""

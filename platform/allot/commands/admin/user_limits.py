@@ -8,7 +8,16 @@ import typer
 
 from allot.commands.admin.asking import Tenant, User, print_json, quota_words, size
 from allot.commands.admin.options import CpusOption, MemoryOption
-from allot.commands.budgets import Action, Period, Unit, print_budget
+from allot.commands.budgets import (
+    Action,
+    ActionOption,
+    Amount,
+    Period,
+    PeriodOption,
+    Unit,
+    UnitOption,
+    print_budget,
+)
 from allot.commands.options import JsonOption, connect
 from allot.errors import WrongUse
 from allot.output import Format, print_line, print_table
@@ -105,16 +114,10 @@ def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
 def change_one(
     tenant: Tenant,
     user: User,
-    amount: Annotated[float, typer.Argument(help="GPU-hours, or cost, in one period.", min=0.001)],
-    unit: Annotated[
-        Unit, typer.Option(help="gpu_hours, or cost: GPU-hours weighted by each model's hourly price.")
-    ] = Unit.gpu_hours,
-    period: Annotated[
-        Period, typer.Option(help="Calendar period in UTC after which the budget is renewed; none: never.")
-    ] = Period.month,
-    action: Annotated[
-        Action, typer.Option(help="At 100 %, warn: only notify; hold: also start no further jobs.")
-    ] = Action.warn,
+    amount: Amount,
+    unit: UnitOption = Unit.gpu_hours,
+    period: PeriodOption = Period.month,
+    action: ActionOption = Action.warn,
     as_json: JsonOption = False,
 ) -> None:
     """Set the budget of a member, within the tenant's. For admins of the tenant."""

@@ -18,7 +18,7 @@ are the authors' for 32 GPUs. Deviations and choices:
 - A job's progress in a round follows from the forecast of its remaining work. The authors take the mean
   length of its epochs so far, which contradicts their forecast.
 - Integers for numbers of rounds instead of binaries for each, and a rule instead of a second program for
-  their order (`program`, `timetable`). A running job goes on unless another is worth three times as much.
+  their order (`program`, `planning`). A running job goes on unless another is worth three times as much.
 - Several GPU models, of which the paper has one: all are in one market. A gang buys rounds on each that it
   accepts, at its speed there, and runs on one at a time; its times are those on the fastest of them
   (`core.building_blocks.run_time` states the assumptions about unknown speeds, and what `reference` is). The
