@@ -17,7 +17,7 @@ class FieldError:
 
 
 class ApplicationError(Exception):
-    """The request can not be carried out."""
+    """The request cannot be carried out."""
 
     code = "invalid"
     status = 400

@@ -37,7 +37,7 @@ def invitation_create(
     makes no difference."""
     by.require(tenant, Role.ADMIN)
     if not by.may(tenant, role):
-        raise NotAllowed("You can not grant a role above your own.")
+        raise NotAllowed("You cannot grant a role above your own.")
     now = timezone.now()
     of_tenant = Invitation.objects.filter(tenant=tenant)
     of_tenant.filter(Q(ended_at__lt=now - KEPT) | Q(expires_at__lt=now - KEPT)).delete()

@@ -21,7 +21,7 @@ GROUP = "rights"
 
 
 class SignIn(NamedTuple):
-    """What stands for a user who can not be asked again: a token, or else the session of a browser."""
+    """What stands for a user who cannot be asked again: a token, or else the session of a browser."""
 
     user_id: int
     token_id: int | None

@@ -99,7 +99,7 @@ class Viewer:
         if self.token_id is not None and not self.gave_password:
             expected = "the password of the token's owner"
             problem = FieldError("your_password", "is missing", expected)
-            raise NotAllowed(f"A token alone can not {what}: send your_password too.", [problem])
+            raise NotAllowed(f"A token alone cannot {what}: send your_password too.", [problem])
 
     def tenants(self) -> QuerySet[Tenant]:
         """The tenants whose things the viewer may see."""

@@ -84,7 +84,7 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
     """
     by.require(tenant, Role.ADMIN)
     if not by.may(tenant, role):
-        raise NotAllowed("You can not grant a role above your own.")
+        raise NotAllowed("You cannot grant a role above your own.")
     tenant = _locked(tenant)
     members = Membership.objects.select_related("user")
     membership = members.filter(tenant=tenant, user__username=username).first()
@@ -313,7 +313,7 @@ def token_create(
 ) -> tuple[Token, str]:
     """A new token of the viewer's own, and its text, which is not kept.
 
-    A token made by means of a token alone is no wider and does not outlive that one: a leaked token can not
+    A token made by means of a token alone is no wider and does not outlive that one: a leaked token cannot
     be made to last, or into a better one. Each includes the scope to read.
     """
     needed = {Scope.READ.value, *scopes}

@@ -24,6 +24,6 @@ class Exports:
     def parquet(self, what: Exported, target: Path, **filters: str | int | None) -> Path:
         """Write a Parquet file, and return it. It is there when it is whole.
 
-        Raises WrongUse when it can not be written.
+        Raises WrongUse when it cannot be written.
         """
         return self.save(f"/{what}/export", {**filters, "format": "parquet"}, target)

@@ -418,7 +418,7 @@ def _shape(script: str, made: Translation, asked: Sequence[Asked]) -> None:
 
 
 def _check_components(script: str, made: Translation, asked: Sequence[Asked], *, has_steps: bool) -> None:
-    """Note what a heterogeneous job can not have here."""
+    """Note what a heterogeneous job cannot have here."""
     if not has_steps:
         what = "the script starts nothing in the components after the first; it has no srun"
         made.notes.append(Note(0, HETJOB, "not possible", what))
@@ -444,7 +444,7 @@ def _component(made: Translation, asked: Asked, *, has_steps: bool) -> Component
     tasks = sizes.get("ntasks", nodes * sizes.get("ntasks-per-node", 1))
     if "ntasks-per-gpu" in sizes and "ntasks" not in sizes:
         tasks = (sizes.get("gpus") or nodes * sizes.get("gpus-per-node", 0)) * sizes["ntasks-per-gpu"]
-    nodes = min(nodes, tasks) or 1  # As Slurm does: it can not run one process on two nodes.
+    nodes = min(nodes, tasks) or 1  # As Slurm does: it cannot run one process on two nodes.
     gpus = sizes.get("gpus") or nodes * sizes.get("gpus-per-node", 0)
     if not gpus and "ntasks-per-gpu" in sizes:
         gpus = tasks // sizes["ntasks-per-gpu"]

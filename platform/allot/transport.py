@@ -171,7 +171,7 @@ class Transport:
 
     def download(self, path: str, parameters: Mapping[str, object], target: Path) -> Path:
         """Write the answer to a file, or into a folder under the name that the server gives it; return the
-        file. It is there when it is whole. Raises Unreachable, Refused, or WrongUse when it can not be
+        file. It is there when it is whole. Raises Unreachable, Refused, or WrongUse when it cannot be
         written."""
         return self._in_turn(lambda: self._download(path, parameters, target))
 

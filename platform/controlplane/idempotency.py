@@ -130,7 +130,7 @@ def _checked(key: str) -> str:
     if 1 <= len(key) <= KEY_CHARACTERS and key.isascii() and key.isprintable():
         return key
     expected = f"1 to {KEY_CHARACTERS} printable ASCII characters, such as a UUID"
-    raise Invalid(f"{HEADER} is wrong.", [FieldError(HEADER, "can not be used as a key", expected)])
+    raise Invalid(f"{HEADER} is wrong.", [FieldError(HEADER, "cannot be used as a key", expected)])
 
 
 def _claim(user: User, key: str, print_of_request: bytes) -> IdempotentAnswer | None:

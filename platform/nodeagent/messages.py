@@ -76,7 +76,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """What one device does now; lossy and unversioned. None is what it can not say."""
+    """What one device does now; lossy and unversioned. None is what it cannot say."""
 
     index: int
     utilisation_percent: float
@@ -92,7 +92,7 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """What the machine does, all of it; None is what it can not say."""
+    """What the machine does, all of it; None is what it cannot say."""
 
     #: Percent of all CPUs, so at most 100.
     cpu_percent: float | None = None

@@ -20,7 +20,7 @@ def program(module: str) -> str:
 
 
 def problem_found(argv: Sequence[str], *, name: str, fails: str, seconds: float) -> str:
-    """Run a program once; return why it can not be relied on, empty if it can.
+    """Run a program once; return why it cannot be relied on, empty if it can.
 
     `fails`: what it does when it fails.
     """

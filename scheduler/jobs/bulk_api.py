@@ -151,4 +151,4 @@ def _require_member(by: Viewer, tenant: str | None) -> None:
     if tenant is not None:
         by.require(tenant_get(by, tenant), Role.MEMBER)
     elif not by.is_operator and not any(by.may(one, Role.MEMBER) for one in by.roles):
-        raise NotAllowed("A viewer can not change jobs; an admin of the tenant can make you a member.")
+        raise NotAllowed("A viewer cannot change jobs; an admin of the tenant can make you a member.")

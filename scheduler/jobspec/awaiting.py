@@ -15,7 +15,7 @@ MAX_AWAITED = 100
 MOST_JOB = 2**53 - 1
 CANCEL = "cancel"
 WAIT = "wait"
-#: What becomes of a job when what it waits for can not happen any more.
+#: What becomes of a job when what it waits for cannot happen any more.
 ON_UNMET = (CANCEL, WAIT)
 _SHORT = re.compile(r"(?:([a-z]+):)?(\d{1,19})")
 _EXPECTED = 'the number of a job, "failed:17", or an object such as {"job": 17, "when": "ended"}'

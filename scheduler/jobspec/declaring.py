@@ -218,7 +218,7 @@ def _group_schema(group: Group, members: list[FieldDeclaration], definitions: De
     told = {"description": group.help}
     described = _object_schema(group.help, properties, required, definitions)
     reference = told | definitions.define(group.title, described)
-    # What must be given in the group can not be left out with it.
+    # What must be given in the group cannot be left out with it.
     is_never_null = bool(required) or (definitions.normal and not group.is_optional)
     return reference if is_never_null else or_null(reference)
 

@@ -34,7 +34,7 @@ class Kind:
     expected = "a value"
     #: In the place of a required value that is missing or wrong, so that reading goes on.
     blank: Any = None
-    #: How a flag of the command line takes it; "": it can not (`allot/spec_flags.py` knows these words).
+    #: How a flag of the command line takes it; "": it cannot (`allot/spec_flags.py` knows these words).
     takes = ""
 
     def read(self, fields: Fields, declared: "FieldDeclaration") -> Any:

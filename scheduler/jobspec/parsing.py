@@ -44,7 +44,7 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
             f"at most the time limit, {limit:g} seconds",
         )
     if spec.pinned_cell and not spec.guaranteed:
-        problem = "an opportunistic job can not ask for a pinned cell"
+        problem = "an opportunistic job cannot ask for a pinned cell"
         fields.refuse("pinned_cell", problem, "no pinned cell, or guarantee: guaranteed")
     if spec.on_reclaim and not spec.guaranteed:
         problem = "an opportunistic job has no guarantee that could be taken"

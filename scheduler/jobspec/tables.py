@@ -43,7 +43,7 @@ def attempts_by_class(fields: Fields, where: str, key: object, count: object) ->
 def attempts_by_text(fields: Fields, where: str, key: object, count: object) -> int:
     """Return the attempts that failures leave in whose message a text occurs."""
     if not isinstance(key, str) or not 1 <= len(key) <= 200 or not is_storable(key):
-        fields.refuse(where, "can not be looked for", "a text of 1 to 200 characters")
+        fields.refuse(where, "cannot be looked for", "a text of 1 to 200 characters")
         return 1
     return _attempts(fields, where, count)
 
@@ -65,7 +65,7 @@ def model_throughput(fields: Fields, where: str, model: object, value: object) -
 
 
 def comparable_throughputs(fields: Fields, name: str, throughputs: Mapping[str, Any]) -> None:
-    """Note throughputs that can not all be true."""
+    """Note throughputs that cannot all be true."""
     if not too_far_apart(list(throughputs.values())):
         return
     slowest, fastest = (

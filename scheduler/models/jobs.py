@@ -178,7 +178,7 @@ class Dependency(models.Model):
     )
     #: Rounds still have to read it.
     is_open = models.BooleanField(default=True)
-    #: The job is cancelled when it can not be met any more; else it waits for ever.
+    #: The job is cancelled when it cannot be met any more; else it waits for ever.
     cancels = models.BooleanField(default=True)
 
     class Meta:

@@ -27,7 +27,7 @@ class Session(models.Model):
     address = models.CharField(max_length=120)
     opened_at = models.DateTimeField()
     joined_at = models.DateTimeField(null=True)
-    #: Last time at which the process that holds it said so: one that was killed can not say its end.
+    #: Last time at which the process that holds it said so: one that was killed cannot say its end.
     seen_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     exit_code = models.PositiveSmallIntegerField(null=True)

@@ -17,7 +17,7 @@ RETURNED = "guarantee.returned"
 
 
 def problem_with_regrade(action: Action, attempts: Mapping[AllocationId, Sequence[Attempt]]) -> str | None:
-    """Return why an action can not be carried out any more, None when it can."""
+    """Return why an action cannot be carried out any more, None when it can."""
     assert action.allocation is not None
     there = attempts.get(action.allocation, ())
     if {attempt.job_id for attempt in there if attempt.state != AttemptState.STOPPING} != set(action.jobs):

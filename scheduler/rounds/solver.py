@@ -365,7 +365,7 @@ def _message(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     try:
         return pickle.dumps((function, arguments, keywords))
     except Exception as error:
-        raise TypeError(f"{name} can not be called in another process: {error}") from error
+        raise TypeError(f"{name} cannot be called in another process: {error}") from error
 
 
 def _rebuilt(

@@ -33,7 +33,7 @@ Further = Callable[[Layout], Iterable[Problem]]
 
 def main(arguments: Sequence[str], further: Further | None = None) -> int:
     """Do what the command line says; return the exit code: 1 for a specification with mistakes, 2 for a
-    file that can not be read."""
+    file that cannot be read."""
     order = _parser(further).parse_args(arguments)
     try:
         return int(order.run(order))
@@ -60,7 +60,7 @@ def _parser(further: Further | None) -> argparse.ArgumentParser:
 def check(file: str, further: Further | None = None) -> int:
     """Print every problem of the file and return 1, or what each virtual cluster gets and return 0.
 
-    Raises InputError or OSError when the file can not be read.
+    Raises InputError or OSError when the file cannot be read.
     """
     try:
         layout = compiled(from_document(read_document(file)))

@@ -287,7 +287,7 @@ class LedgerFile:
 
     The columns are those of the platform's own export (docs/ledger.md) without its ids; `at` is virtual time
     in seconds. Lines are written as rounds come, so that millions of them need no memory. Raises OSError
-    where it can not be written.
+    where it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

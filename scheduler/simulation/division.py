@@ -42,7 +42,7 @@ def declared_cells(cluster: ClusterSpec, document: Mapping[str, Any]) -> Cluster
 
 
 def with_cells(cluster: ClusterSpec, cells: Specification) -> ClusterSpec:
-    """Return the cluster so divided; raise SpecificationError when it can not be."""
+    """Return the cluster so divided; raise SpecificationError when it cannot be."""
     layout = compiled(cells)
     models = {(node.name, gpu.index): node.gpu_model for node in cluster.nodes for gpu in node.gpus}
     problems = [

@@ -33,7 +33,7 @@ SHOWN = 50
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the command line asks; return the exit code: 1 for an instance with mistakes or an objective
-    that is not possible, 2 for a file that can not be read or a policy that there is not.
+    that is not possible, 2 for a file that cannot be read or a policy that there is not.
     """
     order = _parser().parse_args(arguments)
     try:
@@ -84,7 +84,7 @@ def parameters_of(policy: str) -> dict[str, Any]:
     except SchedulingError as error:
         raise InputError(str(error)) from None
     if name != "gavel":
-        raise InputError(f"policy: {name!r} can not be solved by itself; write gavel:objective=...")
+        raise InputError(f"policy: {name!r} cannot be solved by itself; write gavel:objective=...")
     for parameter, value in given.items():
         if parameter not in PARAMETERS:
             known = ", ".join(PARAMETERS)

@@ -55,7 +55,7 @@ class IncomingLoan(serializers.Serializer[Mapping[str, object]]):
     ends_at = serializers.DateTimeField()
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        # A word of the language, so it can not be written as the others are.
+        # A word of the language, so it cannot be written as the others are.
         return {**super().get_fields(), "from": serializers.CharField()}
 
 

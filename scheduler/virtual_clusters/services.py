@@ -229,7 +229,7 @@ def _problems_with_name(name: str) -> list[FieldError]:
         # Views, cells and the market are remembered by these names, and transfers name the bank.
         return [FieldError("name", f"{name!r} is used by the platform itself", "another name")]
     if not re.fullmatch(SLUG.regex, name):
-        return [FieldError("name", f"{name[:80]!r} can not be used", str(SLUG.message))]
+        return [FieldError("name", f"{name[:80]!r} cannot be used", str(SLUG.message))]
     return []
 
 

@@ -83,8 +83,8 @@ class SessionView(APIView):
     scope = Scope.READ
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        # Signing in ignores any earlier session, so that a stale cookie can not be in the way. Another site
-        # can not sign a browser in as another user either: it would have to send JSON, for which a browser
+        # Signing in ignores any earlier session, so that a stale cookie cannot be in the way. Another site
+        # cannot sign a browser in as another user either: it would have to send JSON, for which a browser
         # asks this server first, and this server does not allow it.
         if self.request is not None and self.request.method == "POST":
             return []

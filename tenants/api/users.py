@@ -197,8 +197,8 @@ class UserView(Edited):
         if body.get("is_active") is False:
             expected = "POST /users/{username}/deactivate, which says what becomes of jobs"
             raise Invalid(
-                "is_active: can not be made false here.",
-                [FieldError("is_active", "can not be made false here", expected)],
+                "is_active: cannot be made false here.",
+                [FieldError("is_active", "cannot be made false here", expected)],
             )
         by = with_password(request._request, by, body.pop("your_password", None))
         user_change(by=by, username=username, **body)

@@ -2,7 +2,7 @@
 
 Tables that hold decisions of people are; tables that machines write all the time are not, each with the
 reason. A test fails for a model that is in neither list. Columns are audited unless they are named here, so
-that a new one can not be forgotten, except those that look like secrets: of them is only said that they
+that a new one cannot be forgotten, except those that look like secrets: of them is only said that they
 changed.
 """
 

@@ -297,7 +297,7 @@ def test_simulated_devices_have_the_same_face(tmp_path: Path) -> None:
     assert devices.gpu_model == "V100"
     assert devices.gpus()[2].uuid == "SIM-node-1-2"
     assert devices.gpus()[2].socket == 1
-    # As busy as its job keeps the CPUs; of a job that can not be looked at nothing is made up.
+    # As busy as its job keeps the CPUs; of a job that cannot be looked at nothing is made up.
     samples = devices.samples({1: Load(busy=0.5, memory_bytes=2**40), 2: None})
     assert [(sample.index, sample.utilisation_percent) for sample in samples] == [
         (0, 0.0),

@@ -218,7 +218,7 @@ def test_prometheus_reads_what_is_told() -> None:
     assert told["DCGM_FI_DEV_FB_USED", "0"].value == 3 * 1024
     assert told["allot_node_cpu_percent", ""].value == 12.5
     assert told["process_cpu_seconds_total", ""].value == 1.25
-    # What a device or the machine can not say has no line at all.
+    # What a device or the machine cannot say has no line at all.
     assert ("DCGM_FI_DEV_POWER_USAGE", "1") not in told
     assert ("allot_node_memory_used_bytes", "") not in told
 

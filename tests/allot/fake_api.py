@@ -282,7 +282,7 @@ class FakeApi:
             return {"results": [job["attempt"]], "next": None, "previous": None}
         if method == "PATCH":
             if job["state"] == "running" and "guarantee" in body:
-                raise refusal(409, "conflict", f"guarantee can not be changed while job {job_id} has GPUs.")
+                raise refusal(409, "conflict", f"guarantee cannot be changed while job {job_id} has GPUs.")
             self.changes.append((job_id, body))
             job.update(body)
         if action == "cancel":

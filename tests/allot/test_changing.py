@@ -67,7 +67,7 @@ def test_a_job_is_changed_by_the_flags_of_submit(allot: Allot, api: FakeApi) -> 
     refused = allot("update", "2", "--guaranteed")
     assert (refused.exit_code, refused.stderr) == (
         1,
-        "allot: guarantee can not be changed while job 2 has GPUs.\n",
+        "allot: guarantee cannot be changed while job 2 has GPUs.\n",
     )
     assert allot("update", "2", "--no-time-limit").exit_code == 0
     assert api.changes[-1] == (2, {"time_limit": None})

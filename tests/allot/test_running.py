@@ -30,7 +30,7 @@ def after_submission(api: FakeApi, *states: dict[str, Any], log: tuple[str, ...]
         (ended("failed", -9), 137),
         (ended("failed", -15), 143),
         (ended("cancelled", None), 121),
-        (ended("failed", None, message="The image can not be had."), 122),
+        (ended("failed", None, message="The image cannot be had."), 122),
     ],
 )
 def test_output_goes_to_stdout_and_the_exit_code_is_the_jobs(

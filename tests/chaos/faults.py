@@ -81,7 +81,7 @@ def plan(
 ) -> list[Fault]:
     """Return so many faults, spread at random over the time. Each possible kind comes before any comes often.
 
-    `lease_seconds` is a node's lease with its margin; `without` names kinds that can not be done here.
+    `lease_seconds` is a node's lease with its margin; `without` names kinds that cannot be done here.
     """
     chance = random.Random(seed)
     weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in without}

@@ -1,7 +1,7 @@
 """Runs the node agent with a wall clock that can be set: by as many seconds as the file named first says.
 
 Only the agent's own clock steps. A machine's clock belongs to all its processes, and Linux has no name space
-for it; the boot clock, which leases go by, can not be stepped by anyone.
+for it; the boot clock, which leases go by, cannot be stepped by anyone.
 """
 
 import runpy

@@ -132,7 +132,7 @@ class World:
         return self.folder / "gpus"
 
     def kinds_missing(self) -> set[str]:
-        """Return the faults that this machine can not be given."""
+        """Return the faults that this machine cannot be given."""
         missing = set() if self.network is not None else {"cut node off"}
         disks = {kind for kind in WEIGHTS if kind.startswith("fill")}
         return missing if os.geteuid() == 0 else missing | disks

@@ -83,7 +83,7 @@ def test_a_pinned_cell_is_for_guaranteed_jobs() -> None:
     assert parsed.shape()["pinned_cell"] == parsed.to_dict()["pinned_cell"] == "demo 1"
     assert parsed.core_job(tenant="vision", submitted_at=0.0).pinned_cell == "demo 1"
     told = problems(spec(pinned_cell="demo", guarantee="opportunistic"))["pinned_cell"]
-    assert told.problem == "an opportunistic job can not ask for a pinned cell"
+    assert told.problem == "an opportunistic job cannot ask for a pinned cell"
     assert problems(spec(pinned_cell=["demo"]))["pinned_cell"].problem == "a list is not a valid name"
 
 

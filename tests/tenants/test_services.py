@@ -1,4 +1,4 @@
-"""Who may change what, and what can not be lost by mistake."""
+"""Who may change what, and what cannot be lost by mistake."""
 
 import threading
 from datetime import timedelta

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from allot.client import Client
     from allot.schema import Job
 
-#: Exit codes for what a job can not say itself (docs/cli.md).
+#: Exit codes for what a job cannot say itself (docs/cli.md).
 CANCELLED = 121
 NOT_STARTED = 122
 LOST = 123

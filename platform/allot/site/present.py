@@ -46,7 +46,7 @@ class Present:
     cells_version: int = 0
     #: Models whose guarantees follow from cells.
     gpu_models_in_cells: Collection[str] = ()
-    #: Users who can not sign in. They are in no file, and a file does not end their memberships.
+    #: Users who cannot sign in. They are in no file, and a file does not end their memberships.
     inactive: Collection[str] = ()
     #: Of open invitations, by tenant, address and role: the key.
     invitation_keys: Mapping[tuple[str, str, str], str] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def _update(client: Client, settings: list[str]) -> None:
         key = name.lower()
         if not equals or (key not in _UPDATES and key != "jobid"):
             raise WrongUse(
-                f"scontrol: {setting!r} can not be updated here; JobId=ID and {', '.join(_UPDATES)}."
+                f"scontrol: {setting!r} cannot be updated here; JobId=ID and {', '.join(_UPDATES)}."
             )
         if key == "jobid":
             jobs = value

@@ -68,7 +68,7 @@ class Manifest:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """Return the checksums of all files in the folder. Raises TrainingError for what can not be kept."""
+    """Return the checksums of all files in the folder. Raises TrainingError for what cannot be kept."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -82,7 +82,7 @@ class SimulatedDevices:
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
         """Make up what such a device would report: as busy as its job is.
 
-        A device whose job can not be read reports nothing.
+        A device whose job cannot be read reports nothing.
         """
         samples = []
         for gpu in self.configuration.gpus:

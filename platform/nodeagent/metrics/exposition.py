@@ -88,7 +88,7 @@ def _families(figures: Figures) -> Iterator[_Family]:
     host = figures.host
     for name, help, value in (
         ("cpu_percent", "CPU time used, of all CPUs", host.cpu_percent),
-        ("memory_used_bytes", "Memory in use that can not be given back at once", host.memory_used_bytes),
+        ("memory_used_bytes", "Memory in use that cannot be given back at once", host.memory_used_bytes),
         ("disk_used_bytes", "Used on the file system of the work folder", host.disk_used_bytes),
         ("disk_total_bytes", "Size of the file system of the work folder", host.disk_total_bytes),
         ("network_received_bytes_per_second", "Received", host.network_received_bytes_per_second),
@@ -128,7 +128,7 @@ async def keep_exposing(address: str, figures: Callable[[], Figures]) -> None:
                 limit=REQUEST_BYTES,
             )
         except OSError as error:
-            log.warning("Metrics can not be offered at %s: %s", address, error)
+            log.warning("Metrics cannot be offered at %s: %s", address, error)
             await asyncio.sleep(TAKEN_SECONDS)
             continue
         async with server:

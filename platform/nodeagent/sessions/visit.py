@@ -96,7 +96,7 @@ class Command:
 
     @classmethod
     async def start(cls, folder: AttemptFolder, request: dict[str, Any]) -> Command:
-        """Ask the shim to start the command; raise NoVisit when it can not be."""
+        """Ask the shim to start the command; raise NoVisit when it cannot be."""
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.setblocking(False)
         handed: list[int] = []

@@ -177,7 +177,7 @@ class CgroupOfReplica:
         return self._set_frozen(True)
 
     def thaw(self) -> bool:
-        """Let all members go on; False where they can not have been frozen."""
+        """Let all members go on; False where they cannot have been frozen."""
         return self._set_frozen(False)
 
     def is_frozen(self) -> bool:

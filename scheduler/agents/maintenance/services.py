@@ -96,7 +96,7 @@ def window_change(
     moves = choice is not None or columns.get("starts_at", window.starts_at) != window.starts_at
     if moves and (window.state != WindowState.ANNOUNCED or window.starts_at <= now):
         field = "starts_at" if choice is None else "nodes"
-        problem = "can not be changed: the window has begun"
+        problem = "cannot be changed: the window has begun"
         raise Conflict.of(FieldError(field, problem, "cancel it, and make another"))
     for name, value in columns.items():
         setattr(window, name, value)

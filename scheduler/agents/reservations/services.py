@@ -102,7 +102,7 @@ def reservation_change(reservation: Reservation, *, actor: str, **columns: Any) 
         return reservation
     if reservation.starts_at <= now and (begun := sorted(changed.keys() & {"gpus", "starts_at"})):
         expected = "cancel it, and make another"
-        raise Conflict.of(FieldError(begun[0], "can not be changed: the reservation has begun", expected))
+        raise Conflict.of(FieldError(begun[0], "cannot be changed: the reservation has begun", expected))
     for name, value in changed.items():
         setattr(reservation, name, value)
     if "starts_at" in changed:

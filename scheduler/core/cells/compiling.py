@@ -73,7 +73,7 @@ class _Compiler:
         for kind in self.specification.types:
             where = f"types.{kind.name}"
             if not kind.name or "/" in kind.name:
-                self._wrong(where, "can not be used as a name", "a name without a slash")
+                self._wrong(where, "cannot be used as a name", "a name without a slash")
             if kind.count < 1:
                 self._wrong(f"{where}.count", f"{kind.count} is less than 1", "a whole number from 1")
             if not kind.of:
@@ -106,7 +106,7 @@ class _Compiler:
             where = f"physical[{number}]"
             names[physical.name] += 1
             if not physical.name or "/" in physical.name:
-                self._wrong(f"{where}.name", f"{physical.name!r} can not be used", "a name without a slash")
+                self._wrong(f"{where}.name", f"{physical.name!r} cannot be used", "a name without a slash")
             elif names[physical.name] == 2:
                 self._wrong(f"{where}.name", f"there are two cells named {physical.name}", "unique names")
             way = self._way_down(physical.type)

@@ -19,7 +19,7 @@ class Problem:
 
 
 class SpecificationError(ValueError):
-    """A specification that can not be used; says everything that is wrong with it."""
+    """A specification that cannot be used; says everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))

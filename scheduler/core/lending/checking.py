@@ -42,7 +42,7 @@ def problems(
         expected = "a later instant" if loan.ends_at > now else "an instant that is yet to come"
         found.append(Problem("ends_at", f"{wording.instant(loan.ends_at)} is too early", expected))
     if loan.lender == loan.borrower:
-        found.append(Problem("virtual_cluster", f"{loan.lender} can not borrow of itself", "another one"))
+        found.append(Problem("virtual_cluster", f"{loan.lender} cannot borrow of itself", "another one"))
     if found:
         return found
     # Only what its givers give besides can be in its way.
@@ -159,8 +159,8 @@ def _own_words(lack: Lack, own: Guarantees) -> str:
     layout = own.layout
     pinned = layout.pinned.get(lack.virtual_cluster, {}) if layout is not None else {}
     if lack.part == "cells" and pinned:
-        return "what is borrowed or pinned can not be lent"
-    return "what is borrowed can not be lent"
+        return "what is borrowed or pinned cannot be lent"
+    return "what is borrowed cannot be lent"
 
 
 def _too_much(lack: Lack, loan: Loan, there: Sequence[Loan], own: Guarantees, instant: float) -> Problem:

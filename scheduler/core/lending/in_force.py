@@ -82,7 +82,7 @@ def next_change(loans: Iterable[Loan], now: float) -> float | None:
 def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
     """Return what each virtual cluster may rely on at that instant.
 
-    A loan that can not be kept, because its lender no longer owns enough, counts for nothing: services refuse
+    A loan that cannot be kept, because its lender no longer owns enough, counts for nothing: services refuse
     changes that lead there (`checking`), and a round must go on whatever happened.
     """
     kept: list[Loan] = []

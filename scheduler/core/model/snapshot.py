@@ -393,7 +393,7 @@ class Running:
     #: When the allocation was made.
     since: float = 0.0
     guaranteed: bool = True
-    #: Told to stop; its GPUs come free when its nodes say so. It can not be kept.
+    #: Told to stop; its GPUs come free when its nodes say so. It cannot be kept.
     stopping: bool = False
     #: Measured speed of each job relative to having these GPUs alone; empty: not measured.
     speeds: Mapping[JobId, float] = field(default_factory=dict)

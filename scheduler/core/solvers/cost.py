@@ -2,7 +2,7 @@
 
 The ratio of two linear functions is maximised as one linear program (Charnes and Cooper, 1962). The published
 code maximises the sum of throughput ÷ price instead, which never leaves a GPU idle and is not the same; it is
-`objectives.ThroughputPerCost`. It also drops all deadlines when one can not be kept; here those that can not
+`objectives.ThroughputPerCost`. It also drops all deadlines when one cannot be kept; here those that cannot
 be kept come as near as possible and are named.
 """
 

@@ -23,7 +23,7 @@ class Problem:
 
 
 class InstanceError(SchedulingError):
-    """An instance that can not be used; says everything that is wrong with it."""
+    """An instance that cannot be used; says everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -31,7 +31,7 @@ class InstanceError(SchedulingError):
 
 
 class ObjectiveError(SchedulingError):
-    """An objective that does not exist, or that can not do what is asked of it."""
+    """An objective that does not exist, or that cannot do what is asked of it."""
 
 
 class PartitionError(ObjectiveError):

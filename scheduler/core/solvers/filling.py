@@ -1,7 +1,7 @@
-"""Water filling: a job that can not rise any more stands still, and all others rise on (paper, section 4.3).
+"""Water filling: a job that cannot rise any more stands still, and all others rise on (paper, section 4.3).
 
 The paper finds the jobs that can still rise with a mixed-integer program, and its code stops early now and
-then. Here a job is at its end when its row of the linear program has a positive dual: then it can not be
+then. Here a job is at its end when its row of the linear program has a positive dual: then it cannot be
 higher in any optimum. Each program ends at least one group's rise, so the fill is exact: lexicographic
 max-min.
 """

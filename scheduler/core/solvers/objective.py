@@ -17,7 +17,7 @@ from scheduler.core.solvers.polytope import Polytope
 
 @dataclass(frozen=True, slots=True)
 class ColumnShares:
-    """Shares by column of the polytope, and the groups whose SLO can not be kept."""
+    """Shares by column of the polytope, and the groups whose SLO cannot be kept."""
 
     shares: Floats
     missed: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))

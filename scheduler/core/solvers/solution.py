@@ -43,7 +43,7 @@ class Solution:
     achieved: float
     #: Money per hour.
     spending: float
-    #: Jobs that run on no model, and jobs whose SLO can not be kept or was missed already.
+    #: Jobs that run on no model, and jobs whose SLO cannot be kept or was missed already.
     stuck: NDArray[np.intp]
     missed: NDArray[np.intp]
     #: The size of the problem that was solved.

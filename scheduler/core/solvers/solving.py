@@ -54,7 +54,7 @@ def solve(
     same GPUs. With several `parts` jobs and GPUs are dealt out to this many clusters that are solved one by
     one (POP, module `partition`), which `seed` varies: faster for large problems, and not exact.
 
-    Raises ObjectiveError for an objective that does not exist or can not do that, InstanceError when it needs
+    Raises ObjectiveError for an objective that does not exist or cannot do that, InstanceError when it needs
     to know more of the jobs.
     """
     if objective not in OBJECTIVES:
@@ -64,7 +64,7 @@ def solve(
     goal = OBJECTIVES[objective]()
     if sharing and not (goal.shares_gpus and aware):
         why = "it puts no two jobs on the same GPUs" if aware else "an agnostic policy knows no pairs"
-        raise ObjectiveError(f"sharing: {objective} can not share GPUs: {why}")
+        raise ObjectiveError(f"sharing: {objective} cannot share GPUs: {why}")
     if sharing and instance.pairs is None:
         raise ObjectiveError("sharing: the instance has no pairs; give throughputs of pairs of job classes")
     if parts < 1:

@@ -130,7 +130,7 @@ def _opened_folder(job_id: int, parts: Sequence[bytes]) -> Iterator[int]:
             " the server read it (docs/artefacts.md)."
         ) from None
     except OSError as error:
-        raise Conflict(f"This can not be read now: {error.strerror}. Try again.") from None
+        raise Conflict(f"This cannot be read now: {error.strerror}. Try again.") from None
     finally:
         os.close(folder)
 
@@ -146,7 +146,7 @@ def _opened_root() -> int:
         return os.open(root, _FOLDER)
     except OSError as error:
         raise Conflict(
-            f"The server can not open the folder that ALLOT_CHECKPOINT_FOLDER names: {error.strerror}. Tell"
+            f"The server cannot open the folder that ALLOT_CHECKPOINT_FOLDER names: {error.strerror}. Tell"
             " an operator."
         ) from None
 

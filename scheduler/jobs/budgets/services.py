@@ -238,7 +238,7 @@ def _require(by: Viewer, owner: Owner) -> None:
 
 
 def _require_within(tenant: Tenant, amount: float, unit: str, period: str) -> None:
-    """Refuse a member's budget that the tenant's does not cover, or that can not be compared with it."""
+    """Refuse a member's budget that the tenant's does not cover, or that cannot be compared with it."""
     has = Budget.objects.select_for_update().filter(tenant=tenant).first()
     if has is None:
         return

@@ -216,7 +216,7 @@ def _text(fields: Fields, name: str, most: int) -> str:
         return ""
     if isinstance(value, str) and len(value) <= most and is_storable(value):
         return value
-    fields.refuse(name, f"{described(value)} can not be used", f"a text of at most {most} characters")
+    fields.refuse(name, f"{described(value)} cannot be used", f"a text of at most {most} characters")
     return ""
 
 
@@ -229,7 +229,7 @@ def _codes(fields: Fields, name: str, *, most: int) -> tuple[int, ...]:
     if are_right and len(value) <= CODES_MOST:
         return tuple(value)
     fields.refuse(
-        name, f"{described(value)} can not be used", f"at most {CODES_MOST} numbers from 1 to {most}"
+        name, f"{described(value)} cannot be used", f"at most {CODES_MOST} numbers from 1 to {most}"
     )
     return ()
 
@@ -242,7 +242,7 @@ def _bad_patterns(rules: Sequence[SiteRule], where: str) -> list[FieldError]:
         except DataError as error:
             reason = str(error).splitlines()[0].removeprefix("invalid regular expression: ")
             expected = "a regular expression, such as scratch.*(full|quota)"
-            problems.append(FieldError(f"{where}.{number}.pattern", f"can not be used: {reason}", expected))
+            problems.append(FieldError(f"{where}.{number}.pattern", f"cannot be used: {reason}", expected))
         except MatchTimeout:
             expected = "one without nested repetitions and references back"
             problems.append(FieldError(f"{where}.{number}.pattern", "takes too long", expected))

@@ -48,7 +48,7 @@ _KEPT = ("secrets", "after", "reservation")
 def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
     """Give a job other values of some fields of its specification, as if it had been submitted with them.
 
-    Raises Invalid for fields that can not be changed or are wrong, Conflict for a job that has ended or has
+    Raises Invalid for fields that cannot be changed or are wrong, Conflict for a job that has ended or has
     GPUs and would have to give them back, QuotaExceeded for what could never run.
     """
     viewer.require(job.tenant, Role.MEMBER)
@@ -56,9 +56,9 @@ def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
     tenant = job.tenant.name
     job = lock_jobs([job.id])[job.id]
     if job.state in JOB_FINAL:
-        raise Conflict(f"Job {job.id} has ended already, so it can not be changed.")
+        raise Conflict(f"Job {job.id} has ended already, so it cannot be changed.")
     if job.cancelling:
-        raise Conflict(f"Job {job.id} is being cancelled, so it can not be changed.")
+        raise Conflict(f"Job {job.id} is being cancelled, so it cannot be changed.")
     before = parse(job.spec)
     written = {**job.spec, **changes}
     kept = [name for name in _KEPT if name not in changes]
@@ -103,7 +103,7 @@ def _require_known(changes: Mapping[str, Any]) -> None:
     unknown = [name for name in changes if name not in CHANGEABLE]
     expected = f"{'one' if unknown else 'one or more'} of: {', '.join(CHANGEABLE)}"
     problems = [
-        FieldError(str(name)[:80], f"can not be changed{did_you_mean(str(name)[:80], CHANGEABLE)}", expected)
+        FieldError(str(name)[:80], f"cannot be changed{did_you_mean(str(name)[:80], CHANGEABLE)}", expected)
         for name in unknown
     ]
     if not changes:
@@ -123,7 +123,7 @@ def _beginning(job: Job, after: JobSpec) -> dict[str, Any]:
     """Return the columns that change with `begin`. A started job has begun: after that, the column delays the
     next attempt after a failure."""
     if job.attempts_started:
-        problem = f"can not be changed, since job {job.id} has started before"
+        problem = f"cannot be changed, since job {job.id} has started before"
         raise Conflict(f"begin {problem}.", [FieldError("begin", problem, "hold the job, and release it")])
     begins = begins_at(after.begin, job.submitted_at)
     # Back-off changes the column too, so a change of it alone makes no entry.
@@ -144,7 +144,7 @@ def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[s
     """Plans of others rest on its end, so only an operator may let it run for longer."""
     for name, (old, new) in changed.items():
         if name not in WHILE_IT_RUNS:
-            problem = f"can not be changed while job {job.id} has GPUs"
+            problem = f"cannot be changed while job {job.id} has GPUs"
             expected = f"one of: {', '.join(WHILE_IT_RUNS)}; or wait until it waits again"
             raise Conflict(f"{name} {problem}.", [FieldError(name, problem, expected)])
         if name == "time_limit" and old is not None and not viewer.is_operator and (new is None or new > old):

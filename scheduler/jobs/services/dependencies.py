@@ -50,7 +50,7 @@ class AwaitedStates:
                 problems.append(FieldError(f"{where}.{number}.job", problem, "the number of one of its jobs"))
             elif _became(each.when, known) is DependencyState.NEVER:
                 ended = _ended_words(each.job, known)
-                problem = f"{ended}, so it can not be waited for {_WORDS[each.when]}"
+                problem = f"{ended}, so it cannot be waited for {_WORDS[each.when]}"
                 problems.append(FieldError(f"{where}.{number}", problem, "a job that may still do so"))
             elif _became(each.when, known) is DependencyState.AWAITED:
                 left.append(each)
@@ -166,4 +166,4 @@ def _settle() -> bool:
 
 
 def _why(awaited: int, when: str) -> str:
-    return f"It waited for job {awaited} {_WORDS[when]}, which can not happen any more."
+    return f"It waited for job {awaited} {_WORDS[when]}, which cannot happen any more."

@@ -195,5 +195,5 @@ def _no_room(job: Job, count: int) -> str:
         return ""
     return (
         f"Tenant {job.tenant.name} has {before:,} unfinished jobs and may have {most:,}, so {count} input"
-        f" worker{'s' * (count > 1)} can not be started."
+        f" worker{'s' * (count > 1)} cannot be started."
     )

@@ -60,7 +60,7 @@ def user_deactivate(*, by: Viewer, username: str, cancel: bool) -> Leaving:
     """
     by.require_operator()
     if by.user.username == username:
-        raise Conflict("You can not deactivate yourself: another operator can.")
+        raise Conflict("You cannot deactivate yourself: another operator can.")
     user = user_change(by=by, username=username, is_active=False)
     if cancel:
         done = jobs_act(viewer=by, action=Action.CANCEL, changes=Changes(), jobs=_unfinished(user), most=None)

@@ -29,7 +29,7 @@ def job_requeue(*, job_id: int, actor: str) -> None:
     attempts = Attempt.objects.filter(job=job, state__in=[AttemptState.STARTING, AttemptState.RUNNING])
     attempt = attempts.select_related("allocation").first()
     if attempt is None:
-        raise Conflict(f"Job {job.id} does not run, so it can not be requeued.")
+        raise Conflict(f"Job {job.id} does not run, so it cannot be requeued.")
     attempt.job = job
     message = f"Requeued by {actor}."
     attempt_stop(attempt, cause=StopCause.PREEMPTED, actor=actor, message=message, at=database_now())

@@ -164,7 +164,7 @@ class Submission:
             return checked
         only_quota = all(isinstance(error, QuotaExceeded) for error in refusals)
         shown = [_counted(first, count) for first, count in kinds.values()][:_KINDS_SHOWN]
-        message = f"No job was submitted, because {len(refusals):,} of {len(raws):,} can not be."
+        message = f"No job was submitted, because {len(refusals):,} of {len(raws):,} cannot be."
         if len(kinds) > len(shown):
             message += f" Of {len(kinds):,} different problems the first {len(shown)} are shown."
         raise (QuotaExceeded if only_quota else Invalid)(f"{message} {refusals[0].message}", shown)
@@ -315,13 +315,13 @@ def _facts_for_submit(viewer: Viewer, name: str | None, role: Role) -> Submissio
         problem = f"there is no tenant {name[:80]!r}, or you are not a member of it"
         raise NotFound(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
     if not viewer.may(facts.tenant_id, role):
-        raise NotAllowed(f"A viewer of tenant {name} can not submit jobs; its admins can make you a member.")
+        raise NotAllowed(f"A viewer of tenant {name} cannot submit jobs; its admins can make you a member.")
     return facts
 
 
 def _which_tenant(viewer: Viewer, mine: Sequence[str]) -> ApplicationError:
     if viewer.held and not mine:
-        return NotAllowed("A viewer can not submit jobs; an admin of the tenant can make you a member.")
+        return NotAllowed("A viewer cannot submit jobs; an admin of the tenant can make you a member.")
     if not mine and not viewer.is_operator:
         return NotAllowed("You are a member of no tenant, so you have no jobs; admins of one can invite you.")
     problem = "is missing, and you can submit for several tenants" if mine else "is missing"

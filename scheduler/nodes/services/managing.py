@@ -106,6 +106,6 @@ def node_remove(*, node: Node, actor: str) -> None:
 
 def _check_name(field: str, value: str) -> None:
     if not re.fullmatch(NODE_NAME.regex, value):
-        problem = f"{value[:80]!r} can not be used"
+        problem = f"{value[:80]!r} cannot be used"
         expected = "1 to 63 lower-case letters, digits, '.' and '-', with a letter or digit at both ends"
         raise Invalid.of(FieldError(field, problem, expected))

@@ -110,7 +110,7 @@ def _note(one: _Dispatch, problem: str) -> int:
         )
         return count
     if not row.failures:
-        log.warning("the audit log can not be forwarded to %s: %s", one.receiver.name, problem)
+        log.warning("the audit log cannot be forwarded to %s: %s", one.receiver.name, problem)
     wait_for = WAITS[min(row.failures, len(WAITS) - 1)]
     AuditReceiver.objects.filter(id=row.id).update(
         failures=F("failures") + 1,

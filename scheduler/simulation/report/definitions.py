@@ -44,7 +44,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "Entitled, alone",
         "A tenant's guaranteed jobs in the system are its demand. It is entitled to its part of its virtual"
-        " cluster by its weight among those that have any demand then, and to what others can not use; all"
+        " cluster by its weight among those that have any demand then, and to what others cannot use; all"
         " models count alike there. What it had is worth as many GPU-hours of its jobs' best model as these"
         " are fast; alone it would have its part of every model among all members, as far as its demand"
         " goes, and is better off alone if that is worth more. Rho of a tenant is that of its apps: one"

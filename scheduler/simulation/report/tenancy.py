@@ -2,7 +2,7 @@
 
 At any instant the guaranteed jobs that a tenant has in a virtual cluster are its demand. It is *entitled* to
 its part of the GPUs that the virtual cluster is guaranteed, by its weight among those that have any demand
-then, and to what others can not use (water filling, `core.building_blocks.entitlement`); models count alike
+then, and to what others cannot use (water filling, `core.building_blocks.entitlement`); models count alike
 there.
 
 What GPU time is worth to a tenant depends on the model: an hour counts as fast as its jobs are there,

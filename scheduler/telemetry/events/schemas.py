@@ -24,5 +24,5 @@ class Event(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(allow_null=True)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        # A word of Python's, so it can not be declared above.
+        # A word of Python's, so it cannot be declared above.
         return {**super().get_fields(), "from": serializers.CharField(allow_blank=True)}

@@ -207,7 +207,7 @@ def _zip(folder: str, attempt: Attempt, tasks: Mapping[int, str]) -> Iterator[by
 
 
 class _ZipPieces(io.RawIOBase):
-    """Takes what a ZipFile writes, which can not go back, until it is sent."""
+    """Takes what a ZipFile writes, which cannot go back, until it is sent."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -89,7 +89,7 @@ class ThroughputImport(serializers.Serializer[Mapping[str, object]]):
     )
     renamed = inline_serializer(
         "ThroughputRename",
-        # `from` can not be the name of an attribute.
+        # `from` cannot be the name of an attribute.
         {"from": serializers.CharField(), "to": serializers.CharField()},
         many=True,
         help_text="Application names that were invalid and therefore changed, the first 100.",

@@ -144,7 +144,7 @@ class CellOnLoan(serializers.Serializer[Mapping[str, object]]):
     until = serializers.DateTimeField()
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        # A word of the language, so it can not be written as the others are.
+        # A word of the language, so it cannot be written as the others are.
         return {**super().get_fields(), "from": serializers.CharField()}
 
 

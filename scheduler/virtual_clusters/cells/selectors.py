@@ -2,7 +2,7 @@
 objects of the API.
 
 The specification is kept by its text, since it changes rarely and is asked for often. The GPUs now determine
-which cells virtual clusters have got, and which they can not get, since only broken hardware is left for
+which cells virtual clusters have got, and which they cannot get, since only broken hardware is left for
 those that are owed (HiveD calls them doomed-bad).
 """
 

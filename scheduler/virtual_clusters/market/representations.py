@@ -57,7 +57,7 @@ def offers(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representat
     own = _own(viewer)
     found = []
     for row in (rows[id] for id in ids if id in rows):
-        # One that is over is about to be closed, and can not be taken any more.
+        # One that is over is about to be closed, and cannot be taken any more.
         is_over = row.state == OfferState.OPEN and row.ends_at <= now
         state = OfferState.EXPIRED.value if is_over else row.state
         offer = {

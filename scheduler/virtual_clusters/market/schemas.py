@@ -299,7 +299,7 @@ class CreditTransfer(serializers.Serializer[models.CreditTransfer]):
     round_number = serializers.IntegerField(allow_null=True)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        # A word of the language, so it can not be written as the others are.
+        # A word of the language, so it cannot be written as the others are.
         return {
             **super().get_fields(),
             "from": serializers.CharField(help_text='The sender: a virtual cluster, or "bank".'),

@@ -115,7 +115,7 @@ def test_what_is_no_document(document: Any) -> None:
             "physical[0].nodes: rack-0 names 1 nodes and a V100-RACK has 2 (exactly 2)",
         ),
         ("physical/1/name", "rack-0", "physical[1].name: there are two cells named rack-0 (unique names)"),
-        ("physical/1/name", "a/b", "physical[1].name: 'a/b' can not be used (a name without a slash)"),
+        ("physical/1/name", "a/b", "physical[1].name: 'a/b' cannot be used (a name without a slash)"),
         ("physical/0/gpus", {"n9": [0]}, "physical[0].gpus.n9: is not among the nodes of this cell"),
         (
             "physical/4/gpus",
@@ -165,7 +165,7 @@ def test_what_makes_no_sense(path: str, value: Any, problem: str) -> None:
 
 def test_a_slash_is_for_addresses() -> None:
     document = {"types": {"A/B": {"of": "V100", "count": 1}}}
-    assert problems(document) == ["types.A/B: can not be used as a name (a name without a slash)"]
+    assert problems(document) == ["types.A/B: cannot be used as a name (a name without a slash)"]
 
 
 def test_a_type_of_several_chains_must_say_which() -> None:

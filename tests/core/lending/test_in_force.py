@@ -83,7 +83,7 @@ class TestCounts:
         onwards = make_loan(2, Lot(gpus={"P100": 5}), lender="vision", borrower="labs")
         (problem,) = problems(self.own, loans, onwards, 150)
         assert str(problem) == (
-            "lot.gpus.P100: vision owns 4 P100, not 5 (at most 4; what is borrowed can not be lent)"
+            "lot.gpus.P100: vision owns 4 P100, not 5 (at most 4; what is borrowed cannot be lent)"
         )
 
     def test_what_is_lent_twice_is_refused_with_the_loan_in_its_way_and_when(self) -> None:
@@ -114,7 +114,7 @@ class TestCounts:
             ({"lot": Lot(cells={"RACK": 1})}, "lot.cells.RACK", "there are no cells of type RACK"),
             ({"in_return": Lot(gpus={"P100": 5})}, "in_return.gpus.P100", "vision owns 4 P100, not 5"),
             ({"ends_at": 100.0}, "ends_at", "00:01:40 UTC on 1 January is too early"),
-            ({"borrower": "speech"}, "virtual_cluster", "speech can not borrow of itself"),
+            ({"borrower": "speech"}, "virtual_cluster", "speech cannot borrow of itself"),
         ],
     )
     def test_what_makes_no_sense_is_refused(
@@ -192,7 +192,7 @@ class TestCells:
         (counted,) = problems(self.own, [], make_loan(1, Lot(gpus={"V100": 2})), 0.0)
         assert (counted.problem, counted.field) == ("GPU model V100 is divided by cells", "lot.gpus.V100")
         (pinned,) = problems(self.own, [], make_loan(1, Lot(cells={"V100-SWITCH": 10})), 0.0)
-        assert pinned.hint == "at most 9; what is borrowed or pinned can not be lent"
+        assert pinned.hint == "at most 9; what is borrowed or pinned cannot be lent"
 
     def test_cells_that_an_operator_takes_away_or_does_away_with_are_missed(self) -> None:
         loan = make_loan(1, Lot(cells={"V100-NODE": 2}))

@@ -150,7 +150,7 @@ def test_what_is_written_reads_back_here_and_in_the_simulator(tmp_path: Path) ->
         ("gpt", Setting("V100", 4, partner="bert")): 0.75,
         ("gpt", Setting("V100", 4, partner="bert+vit")): 0.5,
     }
-    # Nothing to compare with: such rows can not be written for the simulator.
+    # Nothing to compare with: such rows cannot be written for the simulator.
     lost = {("lone", Setting("V100", 4, spread=True)): 1.0, ("lone", Setting("K80", 4, partner="bert")): 0.5}
     written = {key: TableEntry(throughput, "measured", 3) for key, throughput in (throughputs | lost).items()}
     assert read_table(write_csv(written)).throughputs == pytest.approx(throughputs)

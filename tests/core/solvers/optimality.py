@@ -220,7 +220,7 @@ def water_filling(cases: Cases) -> None:
 
 
 def hierarchical(cases: Cases, *, in_turn: bool = False) -> None:
-    """Fill step by step; who can not rise is found by trying to raise each job by itself."""
+    """Fill step by step; who cannot rise is found by trying to raise each job by itself."""
     done: list[Array] = [np.zeros(case.jobs.jobs) for case in cases]
     ended = [np.zeros(case.jobs.jobs, dtype=bool) for case in cases]
     while True:

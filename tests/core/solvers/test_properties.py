@@ -62,7 +62,7 @@ def test_colocation_never_lowers_the_optimum(objective: str) -> None:
         without, shared = solve(instance, objective), solve(instance, objective, sharing=True)
         gain = (without.objective - shared.objective) * (1 if less_is_better else -1)
         if len(shared.missed) == len(without.missed) == 0:
-            # With SLOs that can not be kept the cost is of something else.
+            # With SLOs that cannot be kept the cost is of something else.
             assert gain >= -1e-6 * abs(without.objective), (seed, without.objective, shared.objective)
         gained += gain > 1e-3 * abs(without.objective)
     assert gained > 0

@@ -69,7 +69,7 @@ def test_it_waits_until_the_other_has_done_so(
         else:
             problem = is_error(answer, 400, "invalid")["fields"][0]
             assert problem["field"] == "after.0"
-            assert "it can not be waited for" in problem["problem"]
+            assert "it cannot be waited for" in problem["problem"]
         Job.objects.all().delete()
 
 
@@ -91,12 +91,12 @@ def test_a_chain_is_cancelled_link_by_link_and_says_why(world: World) -> None:
     states = dict(Job.objects.values_list("id", "state"))
     assert [states[job] for job in (second, third)] == ["cancelled", "cancelled"]
     assert Job.objects.get(id=second).message == (
-        f"It waited for job {first} to succeed, which can not happen any more."
+        f"It waited for job {first} to succeed, which cannot happen any more."
     )
     told = Event.objects.get(job_id=third, kind="job.cancelled")
     assert (told.actor, told.message) == (
         "dependencies",
-        f"It waited for job {second} to succeed, which can not happen any more.",
+        f"It waited for job {second} to succeed, which cannot happen any more.",
     )
     assert Dependency.objects.get(job_id=last).state == "met"
     assert not Dependency.objects.filter(is_open=True).exists()

@@ -129,7 +129,7 @@ def test_a_pinned_cell_is_named_by_a_guaranteed_job_of_its_owner(member: Viewer)
     assert (problem.field, problem.expected) == ("pinned_cell", "Name demo, or none.")
     with pytest.raises(Invalid, match="All V100 cells of virtual cluster research are pinned"):
         job_submit(viewer=member, tenant=None, spec=spec(gpus=8))
-    with pytest.raises(Invalid, match="an opportunistic job can not ask for a pinned cell"):
+    with pytest.raises(Invalid, match="an opportunistic job cannot ask for a pinned cell"):
         job_submit(viewer=member, tenant=None, spec=spec(pinned_cell="demo", guarantee="opportunistic"))
 
 

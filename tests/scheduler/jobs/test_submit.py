@@ -213,7 +213,7 @@ def test_a_refused_bulk_says_how_many_and_each_kind_of_problem_once(world: World
     wrong = [spec(gpu_model="V101")] * 600 + [spec(gpus=9, guarantee="opportunistic")] * 399 + [spec()]
     answer = world.member.post("/jobs/bulk", {"jobs": wrong})
     body = is_error(answer, 400, "invalid")
-    assert body["detail"].startswith("No job was submitted, because 999 of 1,000 can not be. ")
+    assert body["detail"].startswith("No job was submitted, because 999 of 1,000 cannot be. ")
     assert [field["field"] for field in body["fields"]] == [
         "jobs.0.tasks.0.resources.gpu_model",
         "jobs.600.tasks.0.resources.gpu",

@@ -271,9 +271,9 @@ class TestChanges:
         node, other = make_node(), make_node()
         window = announce(node.name)
         time_passes(window, 1.5)
-        with pytest.raises(Conflict, match="starts_at: can not be changed: the window has begun"):
+        with pytest.raises(Conflict, match="starts_at: cannot be changed: the window has begun"):
             window_change(window, actor="user olga", starts_at=from_now(1))
-        with pytest.raises(Conflict, match="nodes: can not be changed: the window has begun"):
+        with pytest.raises(Conflict, match="nodes: cannot be changed: the window has begun"):
             window_change(window, actor="user olga", choice=Choice(nodes=[other.name]))
         with pytest.raises(Invalid, match="ends_at: is not ahead"):
             window_change(window, actor="user olga", ends_at=from_now(-0.1))

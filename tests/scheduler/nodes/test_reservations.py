@@ -346,7 +346,7 @@ class TestRounds:
         assert "reservation" not in job.spec
         run_round()
         assert len(nodes_of(job)) == 1
-        with pytest.raises(Conflict, match="can not be changed while job"):
+        with pytest.raises(Conflict, match="cannot be changed while job"):
             change("paper")
 
     def test_another_one_must_be_for_the_user_who_submitted_the_job(self) -> None:

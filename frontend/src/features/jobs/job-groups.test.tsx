@@ -97,7 +97,7 @@ describe("jobs in groups", () => {
     expect(await screen.findByText("Without label team")).toBeTruthy();
     expect(address()).toContain(encodeURIComponent("label:team"));
     expect(server.sent("GET /jobs/groups").at(-1)?.query).toMatchObject({ by: "label:team" });
-    // What has no such label can not be asked for alone.
+    // What has no such label cannot be asked for alone.
     expect(screen.getAllByRole("button", { name: /^Jobs of/ })).toHaveLength(1);
     await user.selectOptions(screen.getByLabelText("Group by"), "Group by: none");
     expect(await screen.findByText("No jobs yet")).toBeTruthy();

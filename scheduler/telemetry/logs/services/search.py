@@ -2,7 +2,7 @@
 
 Lines are what a page shows of them: without escape sequences, and of what was overwritten only the last.
 Text is compared here; a regular expression is given to PostgreSQL, whose engine does not backtrack and whose
-statements can be given up: Python's can not.
+statements can be given up: Python's cannot.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def _pattern_matcher(pattern: str, *, match_case: bool) -> Matcher:
             reason = str(error).splitlines()[0].removeprefix("invalid regular expression: ")
             expected = "a regular expression, such as loss=nan|epoch [0-9]+; or a plain text, without `regex`"
             raise Invalid(
-                f"This regular expression can not be used: {reason}.",
-                [FieldError("q", f"The regular expression can not be used: {reason}.", expected)],
+                f"This regular expression cannot be used: {reason}.",
+                [FieldError("q", f"The regular expression cannot be used: {reason}.", expected)],
             ) from error
         except OperationalError as error:
             if "statement timeout" not in str(error):

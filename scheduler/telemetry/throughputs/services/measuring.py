@@ -129,7 +129,7 @@ def _steps_alone(attempt: Attempt) -> float | None:
         return None
     pace, model = Pace(**attempt.job.pace), attempt.allocation.gpu_model
     gpus = attempt.allocation.gpu_count
-    # What it did elsewhere as well can not be separated.
+    # What it did elsewhere as well cannot be separated.
     if pace.is_void or set(pace.timed) != {model} or gpus != attempt.job.gpus:
         return None
     seconds = pace.timed[model] / gpus

@@ -181,7 +181,7 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
 def throughput_correct(
     *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
 ) -> None:
-    """Set a throughput; raise Invalid where it can not be that."""
+    """Set a throughput; raise Invalid where it cannot be that."""
     by.require(tenant, Role.ADMIN)
     check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
     place = {"application": application, **setting._asdict()}

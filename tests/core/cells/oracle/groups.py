@@ -135,4 +135,4 @@ def check_form(group: Group) -> None:
         raise RequestError("members", f"has {pods} pods", f"at most {MOST_PODS}")
     if group.opportunistic and group.pinned_cell is not None:
         hint = "a priority from 0, or no pinned cell"
-        raise RequestError("pinned_cell", "an opportunistic group can not ask for a pinned cell", hint)
+        raise RequestError("pinned_cell", "an opportunistic group cannot ask for a pinned cell", hint)

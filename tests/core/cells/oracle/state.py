@@ -76,7 +76,7 @@ class CellState:
         and when the victims have been deleted, the next call for the same group lets it have them.
         With `dry_run` the answer is what this call would do, and nothing changes, nor is anything reserved.
 
-        Raises RequestError for what can not be granted as it is put: an unknown virtual cluster, pinned cell
+        Raises RequestError for what cannot be granted as it is put: an unknown virtual cluster, pinned cell
         or GPU model, a model of which the virtual cluster owns nothing, numbers out of range, a name that
         another request has.
         """

@@ -28,7 +28,7 @@ describe("packFolder", () => {
     expect((await packFolder(later, () => undefined, new AbortController().signal)).digest).toBe(packed.digest);
   });
 
-  it("ends when it is cancelled, and when a file can not be read", async () => {
+  it("ends when it is cancelled, and when a file cannot be read", async () => {
     const aborting = new AbortController();
     const cancelled = packFolder(files, () => aborting.abort(), aborting.signal);
     await expect(cancelled).rejects.toMatchObject({ name: "AbortError" });
