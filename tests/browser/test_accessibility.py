@@ -23,7 +23,7 @@ PAGES = ["/", "/jobs", "/submit", "/calendar", "/events", "/throughputs", "/shar
 PAGES += ["/jobs/{waiting}", "/jobs/{running}", "/jobs/{failed}"]
 PAGES += ["/jobs?job={failed}", "/compare?jobs={running},{failed}"]
 PAGES += ["/nodes", "/nodes/bed-1", "/cells", "/cells/edit", "/cells/advice", "/market", "/market?tab=rules"]
-PAGES += ["/failures", "/failures?tab=rules", "/tenants", "/tenants/vision", "/virtual-clusters"]
+PAGES += ["/failures", "/failures?tab=rules", "/tenants", "/tenants/vision", "/usage", "/virtual-clusters"]
 PAGES += [f"/virtual-clusters/vision-vc/{part}" for part in ("anomalies", "targets", "fairness")]
 #: Tabs of a job other than the first. They are the same for every role, so one walks them.
 TABS = ["log", "terminal", "metrics", "files", "events", "spec"]

@@ -52,12 +52,6 @@ export const budgetsQuery = queryOptions({
   queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/budgets", { params: { query }, signal }))),
 });
 
-/** What each tenant of the viewer used since the first of the month (UTC). A costly sum: it is not fetched again and again. */
-export const usedThisMonthQuery = queryOptions({
-  queryKey: ["usage", "tenant"],
-  queryFn: ({ signal }) => answerOf(api.GET("/usage", { params: { query: { by: "tenant" } }, signal })),
-});
-
 export const budgetEdition = (tenant: string) =>
   editionQuery(["budget", tenant], () => api.GET("/tenants/{name}/budget", { params: { path: { name: tenant } } }));
 

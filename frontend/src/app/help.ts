@@ -13,6 +13,7 @@ const PAGES: readonly (readonly [string, string])[] = [
   ["/throughputs", "throughputs.html"],
   ["/failures", "failures.html"],
   ["/tenants", "administration.html"],
+  ["/usage", "cli.html"],
   ["/users", "administration.html"],
   ["/rounds", "architecture.html"],
   ["/events", "architecture.html"],

@@ -46,11 +46,11 @@ describe("the navigation", () => {
 
   it("shows the audit log beside the tenants to those who may read it", async () => {
     await renderPage(Shell, { as: { roles: { vision: "admin" } }, route: "/tenants" });
-    expect(linksOf("Pages of Tenants")).toEqual(["Tenants", "Audit log"]);
+    expect(linksOf("Pages of Tenants")).toEqual(["Tenants", "Usage", "Audit log"]);
   });
 
   it("shows nothing beside a page that is alone", async () => {
-    await renderPage(Shell, { as: member, route: "/tenants" });
+    await renderPage(Shell, { as: member, route: "/calendar" });
     expect(screen.queryByRole("navigation", { name: /^Pages of/ })).toBeNull();
   });
 

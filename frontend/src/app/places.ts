@@ -67,7 +67,10 @@ const AREAS = [
     to: "/tenants",
     label: "Tenants",
     icon: Users,
-    pages: [{ to: "/audit", label: "Audit log", isFor: isAdmin }],
+    pages: [
+      { to: "/usage", label: "Usage" },
+      { to: "/audit", label: "Audit log", isFor: isAdmin },
+    ],
   },
 ] as const satisfies readonly AreaOfPages[];
 

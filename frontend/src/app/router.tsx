@@ -6,6 +6,7 @@ import type { FailureFilters } from "@/api/failure-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
 import type { EventFilters } from "@/api/queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
+import type { UsageFilters } from "@/api/usage-queries";
 import { Shell } from "@/app/shell";
 import { type JobSearch, readJobSearch } from "@/components/job-search";
 import { OverviewPage } from "@/features/overview/overview-page";
@@ -18,6 +19,10 @@ const root = createRootRoute({ component: Shell, notFoundComponent: NotFound, er
 const text = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
 const whole = (value: unknown): number | undefined =>
   Number.isInteger(Number(value)) && value !== "" ? Number(value) : undefined;
+const day = (value: unknown): string | undefined => {
+  const written = text(value);
+  return written && !Number.isNaN(Date.parse(`${written}T00:00`)) ? written : undefined;
+};
 
 const overview = createRoute({ getParentRoute: () => root, path: "/", component: OverviewPage });
 
@@ -159,8 +164,8 @@ const failures = createRoute({
     failure: text(search.failure),
     node: text(search.node),
     tenant: text(search.tenant),
-    since: text(search.since),
-    until: text(search.until),
+    since: day(search.since),
+    until: day(search.until),
   }),
   component: lazyRouteComponent(() => import("@/features/failures/failures-page"), "FailuresPage"),
 });
@@ -174,6 +179,20 @@ const tenant = createRoute({
   getParentRoute: () => root,
   path: "/tenants/$name",
   component: lazyRouteComponent(() => import("@/features/tenants/tenant-page"), "TenantPage"),
+});
+
+const usage = createRoute({
+  getParentRoute: () => root,
+  path: "/usage",
+  validateSearch: (search: Record<string, unknown>): UsageFilters => ({
+    by: text(search.by),
+    since: day(search.since),
+    until: day(search.until),
+    tenant: text(search.tenant),
+    virtual_cluster: text(search.virtual_cluster),
+    gpu_model: text(search.gpu_model),
+  }),
+  component: lazyRouteComponent(() => import("@/features/usage/usage-page"), "UsagePage"),
 });
 
 const users = createRoute({
@@ -239,8 +258,8 @@ const audit = createRoute({
     tenant: text(search.tenant),
     address: text(search.address),
     outcome: text(search.outcome),
-    since: text(search.since),
-    until: text(search.until),
+    since: day(search.since),
+    until: day(search.until),
   }),
   component: lazyRouteComponent(() => import("@/features/audit/audit-page"), "AuditPage"),
 });
@@ -288,6 +307,7 @@ export const router = createRouter({
     failures,
     tenants,
     tenant,
+    usage,
     users,
     rounds,
     round,

@@ -207,7 +207,7 @@ def _record(
     facts = _facts_of(reservation)
     when = f"from {in_words(reservation.starts_at)} to {in_words(reservation.ends_at)}"
     whom = f"tenant {reservation.tenant.name}" + (f", user {reservation.user}" if reservation.user else "")
-    why = f"reservation {reservation.name} for {whom} {when}"
+    why = f"Reservation {reservation.name} for {whom} {when}"
     rows = Node.objects.filter(name__in=nodes).order_by("id")
     events = [
         node_event(node, f"node.reservation_{change}", at=at_instant, actor=actor, why=why, data=facts)

@@ -91,14 +91,14 @@ describe("the calendar", () => {
     server.on("DELETE /maintenance/3", undefined);
     server.on("GET /reservations", page([]));
     const { user } = await renderPage(CalendarPage, { as: { isOperator: true } });
-    await user.click(await screen.findByRole("button", { name: "Edit" }));
+    await user.click(await screen.findByRole("button", { name: /^Edit/ }));
     const reason = await screen.findByLabelText("Reason");
     await user.clear(reason);
     await user.type(reason, "New belts");
     await user.click(screen.getByRole("button", { name: "Save" }));
     await screen.findByText("Saved maintenance 3.");
     expect(server.sent("PATCH /maintenance/3")[0]?.body).toEqual({ reason: "New belts" });
-    await user.click(screen.getByRole("button", { name: "Cancel" }));
+    await user.click(screen.getByRole("button", { name: /^Cancel/ }));
     await user.click(await screen.findByRole("button", { name: "Cancel it" }));
     expect(await screen.findByText("Cancelled maintenance 3.")).toBeTruthy();
     expect(server.sent("DELETE /maintenance/3")).toHaveLength(1);
@@ -109,9 +109,8 @@ describe("the reservations of the calendar", () => {
   it("show members for whom which nodes are kept, and let them change nothing", async () => {
     await renderPage(CalendarPage);
     const [row] = rowsOf(await screen.findByRole("table", { name: "Reservations" }));
-    expect(row?.slice(0, 4)).toEqual(["paperDeadline, by olga", "Announced", "vision, ann, in research", "16 V100"]);
+    expect(row?.slice(0, 4)).toEqual(["paperDeadline, by olga", "Announced", "vision, ann, in research", "16 V100a1, a2"]);
     expect(row?.[4]).toContain("in 3 h");
-    expect(row?.[5]).toBe("a1, a2");
     expect(screen.queryByRole("button")).toBeNull();
     expect(server.sent("GET /reservations")[0]?.query.state).toBe("announced,in_force");
   });
@@ -151,14 +150,14 @@ describe("the reservations of the calendar", () => {
     server.on("PATCH /reservations/5", RESERVATION);
     server.on("DELETE /reservations/5", undefined);
     const { user } = await renderPage(CalendarPage, { as: { isOperator: true } });
-    await user.click(await screen.findByRole("button", { name: "Edit" }));
+    await user.click(await screen.findByRole("button", { name: /^Edit/ }));
     const gpus = await screen.findByLabelText("GPUs");
     await user.clear(gpus);
     await user.type(gpus, "8");
     await user.click(screen.getByRole("button", { name: "Save" }));
     await screen.findByText("Saved reservation paper.");
     expect(server.sent("PATCH /reservations/5")[0]?.body).toEqual({ gpus: 8 });
-    await user.click(screen.getByRole("button", { name: "Cancel" }));
+    await user.click(screen.getByRole("button", { name: /^Cancel/ }));
     await user.click(await screen.findByRole("button", { name: "Cancel it" }));
     expect(await screen.findByText("Cancelled reservation paper.")).toBeTruthy();
     expect(server.sent("DELETE /reservations/5")).toHaveLength(1);

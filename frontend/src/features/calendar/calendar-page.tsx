@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { CalendarClock, CalendarPlus } from "lucide-react";
+import { CalendarClock, CalendarPlus, Pencil, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { cancelWindow, windowsQuery } from "@/api/maintenance-queries";
@@ -18,7 +18,7 @@ import { ReservationsPanel } from "@/features/calendar/reservations-panel";
 import { WindowDialog } from "@/features/calendar/window-dialog";
 import { place } from "@/features/calendar/words";
 import { useNewest } from "@/live/live";
-import { Button } from "@/ui/button";
+import { Button, IconButton } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
@@ -57,10 +57,18 @@ export function CalendarPage() {
           actions={
             me.is_operator
               ? (window) => (
-                  <Row>
-                    <Button onClick={() => setAsked({ window, what: "edit" })}>Edit</Button>
-                    <Button onClick={() => setAsked({ window, what: "cancel" })}>Cancel</Button>
-                  </Row>
+                  <>
+                    <IconButton
+                      label={`Edit maintenance ${window.id}`}
+                      icon={<Pencil size={15} />}
+                      onClick={() => setAsked({ window, what: "edit" })}
+                    />
+                    <IconButton
+                      label={`Cancel maintenance ${window.id}`}
+                      icon={<Trash2 size={15} />}
+                      onClick={() => setAsked({ window, what: "cancel" })}
+                    />
+                  </>
                 )
               : undefined
           }
@@ -101,7 +109,7 @@ function WindowsPanel({ actions }: { actions?: ((window: MaintenanceWindow) => R
       cell: (window) => (
         <>
           {clockAhead(window.starts_at, now)} – {clockAhead(window.ends_at, now)}
-          <span className={muted}>, {distance(window, now)}</span>
+          <p className={muted}>{distance(window, now)}</p>
           <Bar window={window} all={windows} now={now} />
         </>
       ),

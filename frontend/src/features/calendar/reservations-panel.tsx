@@ -1,4 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Pencil, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { cancelReservation, reservationsQuery } from "@/api/reservation-queries";
@@ -11,11 +12,11 @@ import { Badge, reservationLook } from "@/components/state-badge";
 import styles from "@/features/calendar/calendar.module.css";
 import { NodeLinks } from "@/features/calendar/node-links";
 import { ReservationDialog } from "@/features/calendar/reservation-dialog";
-import { Button } from "@/ui/button";
+import { IconButton } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
-import { muted, oneLine, Panel, Row } from "@/ui/layout";
+import { muted, oneLine, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
 /** Nodes that are kept for a tenant for a time; operators change and cancel. */
@@ -44,18 +45,28 @@ export function ReservationsPanel() {
       header: "For",
       cell: ({ tenant, user, virtual_cluster: vc }) => [tenant, user, vc && `in ${vc}`].filter(Boolean).join(", "),
     },
-    { header: "GPUs", className: oneLine, cell: ({ gpus, gpu_model: model }) => `${gpus} ${model}` },
+    {
+      header: "GPUs",
+      className: styles.names,
+      cell: ({ gpus, gpu_model: model, nodes }) => (
+        <>
+          <p className={oneLine}>
+            {gpus} {model}
+          </p>
+          <NodeLinks names={nodes} />
+        </>
+      ),
+    },
     {
       header: "When",
       className: oneLine,
       cell: (reservation) => (
         <>
           {clockAhead(reservation.starts_at, now)} – {clockAhead(reservation.ends_at, now)}
-          <span className={muted}>, {distance(reservation, now)}</span>
+          <p className={muted}>{distance(reservation, now)}</p>
         </>
       ),
     },
-    { header: "Nodes", className: styles.names, cell: ({ nodes }) => <NodeLinks names={nodes} /> },
   ];
   if (me.is_operator) {
     columns.push({
@@ -63,10 +74,18 @@ export function ReservationsPanel() {
       isHeaderHidden: true,
       className: styles.actions,
       cell: (reservation) => (
-        <Row>
-          <Button onClick={() => setAsked({ reservation, what: "edit" })}>Edit</Button>
-          <Button onClick={() => setAsked({ reservation, what: "cancel" })}>Cancel</Button>
-        </Row>
+        <>
+          <IconButton
+            label={`Edit reservation ${reservation.name}`}
+            icon={<Pencil size={15} />}
+            onClick={() => setAsked({ reservation, what: "edit" })}
+          />
+          <IconButton
+            label={`Cancel reservation ${reservation.name}`}
+            icon={<Trash2 size={15} />}
+            onClick={() => setAsked({ reservation, what: "cancel" })}
+          />
+        </>
       ),
     });
   }

@@ -12,7 +12,7 @@ import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
-import { Facts, muted, oneLine, Panel } from "@/ui/layout";
+import { Facts, muted, Panel, prose } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
 interface OffersProps {
@@ -53,13 +53,13 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
               </>
             ),
           },
-          { header: "When", className: oneLine, cell: (offer) => offerTime(offer, now) },
+          { header: "When", className: prose, cell: (offer) => offerTime(offer, now) },
           {
             header: "Price in credits",
             className: styles.lot,
             cell: (offer) => (
               <>
-                {priceText(offer)} <span className={muted}>by {offer.made_by}</span>
+                {priceText(offer)} <span className={muted}>by {offer.made_by.replace(/^user /, "")}</span>
               </>
             ),
           },

@@ -4,9 +4,10 @@ import { Plus } from "lucide-react";
 import { useState } from "react";
 
 import { answerOf, api, once } from "@/api/client";
-import { budgetsQuery, usedThisMonthQuery } from "@/api/notice-queries";
+import { budgetsQuery } from "@/api/notice-queries";
 import { tenantsQuery } from "@/api/queries";
 import type { BudgetOfTenant, Me, Tenant, UsageRow } from "@/api/schema";
+import { usageReportQuery } from "@/api/usage-queries";
 import { useCurrency } from "@/components/currency";
 import { count, words } from "@/components/format";
 import { amountText } from "@/components/notices/words";
@@ -23,7 +24,7 @@ import { muted, PageLayout, Panel } from "@/ui/layout";
 export function TenantsPage() {
   const me = useSession();
   const query = useQuery(tenantsQuery);
-  const usage = useQuery(usedThisMonthQuery);
+  const usage = useQuery(usageReportQuery());
   const used = new Map(usage.data?.rows.map((row) => [row.tenant, row]));
   const budgets = new Map(useQuery(budgetsQuery).data?.map((budget) => [budget.tenant, budget]));
   const [adding, setAdding] = useState(false);
