@@ -84,4 +84,4 @@ class Keyring:
         try:
             return AESGCM(key).decrypt(nonce, content, owner.encode())
         except InvalidTag:
-            raise SealError("what is stored was changed by somebody") from None
+            raise SealError("the stored value was changed") from None

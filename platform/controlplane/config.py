@@ -200,10 +200,12 @@ class Config(BaseSettings):
             try:
                 network = ipaddress.ip_network(proxy)
             except ValueError:
-                said = "is no address or network; right is 10.0.0.5 or 10.0.0.0/24, and several with commas"
+                said = (
+                    "is not an address or network; expected 10.0.0.5 or 10.0.0.0/24, and several with commas"
+                )
                 raise ValueError(f"{proxy!r} {said}") from None
             if network.prefixlen == 0:
-                raise ValueError(f"{proxy!r} is everybody: name the proxies")
+                raise ValueError(f"{proxy!r} contains all addresses: name the proxies")
         return value
 
     @property

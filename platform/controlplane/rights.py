@@ -176,7 +176,7 @@ class _Watch:
             async with asyncio.timeout_at(min(right.seen_at for right in rights) + LONGEST_UNSEEN_SECONDS):
                 found = await _look_in_thread([r.sign_in for r in rights], [r.facts for r in rights])
         except (DatabaseError, TimeoutError) as error:
-            log.warning("It cannot be looked up who may still do what: %s", error or "no answer in time")
+            log.warning("Rights cannot be checked: %s", error or "no answer in time")
             for right in rights:
                 if clock() >= right.seen_at + LONGEST_UNSEEN_SECONDS:
                     right.become(None)

@@ -37,7 +37,7 @@ def numbers_in(text: str) -> list[int]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no index and no range")
+            raise ValueError(f"{part!r} is neither an index nor a range")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step < 1:
             raise ValueError(f"{part!r} is an empty range")
@@ -66,7 +66,7 @@ class Indices(Kind):
         try:
             numbers_in(indices)
             if percent and not int(at_most):
-                raise ValueError("%0 would let none run")
+                raise ValueError("%0 would let no task run")
         except ValueError as error:
             fields.refuse(name, str(error), _EXPECTED)
             return ""

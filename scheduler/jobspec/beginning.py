@@ -30,10 +30,10 @@ class Beginning(Kind):
                 return None
             instant = instant.astimezone(UTC)
         except (ValueError, OverflowError):
-            fields.refuse(name, f"{described(value)} is no time", _EXPECTED)
+            fields.refuse(name, f"{described(value)} is not a time", _EXPECTED)
             return None
         if not 1970 < instant.year <= _LATEST.year:
-            fields.refuse(name, f"{described(value)} is not a time of our age", _EXPECTED)
+            fields.refuse(name, f"{described(value)} is not in the years 1971 to 2999", _EXPECTED)
             return None
         return instant
 

@@ -202,7 +202,7 @@ class Curve(Kind):
             where = f"{name}.{str(key)[:80]}"
             amount = self._amount(fields, where, key)
             if amount in found:
-                fields.refuse(where, "says the same amount again", "each amount once")
+                fields.refuse(where, "repeats an amount", "each amount once")
             found[amount] = fields.checked_number(where, speed, least=0, most=1e6)
         if len(fields.problems) > problems:
             return ()

@@ -26,5 +26,5 @@ def check_launcher(fields: Fields, spec: JobSpec) -> None:
         problem = f"the job has {len(spec.tasks)} tasks"
         fields.refuse("launcher", problem, "one task, whose replicas are alike, or no launcher")
     elif spec.input_workers is not None and (processes := processes_each(spec)) > 1:
-        problem = f"is of jobs with one process in each replica, and {spec.launcher} starts {processes}"
+        problem = f"needs one process in each replica, and {spec.launcher} starts {processes}"
         fields.refuse("input_workers", problem, "replicas with one GPU, or no launcher")

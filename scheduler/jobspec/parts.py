@@ -381,7 +381,9 @@ def _env_or_file(fields: Fields, use: SecretUse) -> None:
     if not use.env and not use.file:
         fields.refuse("env", "is missing", "the name of a variable; or file, with the name of a file")
     elif use.env and use.file:
-        fields.refuse("file", "is given beside env", "one of the two; a secret may be listed twice")
+        fields.refuse(
+            "file", "cannot be used together with env", "one of the two; a secret may be listed twice"
+        )
 
 
 def _variable_of(name: str) -> str:
@@ -399,14 +401,14 @@ class Secrets(Kind):
         if not isinstance(value, list | tuple) or len(value) > MAX_SECRETS:
             fields.refuse(
                 name,
-                f"{described(value)} is no list of secrets",
+                f"{described(value)} is not a list of secrets",
                 f"at most {MAX_SECRETS}, {_SECRETS_EXPECTED}",
             )
             return ()
         uses: list[SecretUse] = []
         for number, each in enumerate(value):
             if not isinstance(each, str | Mapping):
-                fields.refuse(f"{name}.{number}", f"{described(each)} is no secret", _SECRETS_EXPECTED)
+                fields.refuse(f"{name}.{number}", f"{described(each)} is not a secret", _SECRETS_EXPECTED)
                 continue
             short = {"name": each, "env": _variable_of(each)} if isinstance(each, str) else each
             use = self._use.check(fields, f"{name}.{number}", short)
@@ -455,7 +457,7 @@ class Ports(Kind):
             expected = (
                 f'a list of at most {MAX_PORTS} names, such as ["notebook"], or objects with name and port'
             )
-            fields.refuse(declared.name, f"{described(raw)} is no list of ports", expected)
+            fields.refuse(declared.name, f"{described(raw)} is not a list of ports", expected)
             return ports
         for number, value in enumerate(raw):
             path = fields.path_of(f"{declared.name}.{number}")

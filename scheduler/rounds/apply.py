@@ -261,9 +261,9 @@ def _deserted(action: Action, facts: Facts) -> str | None:
         return problem
     for gpu in action.placement.gpus:
         if list(facts.holds.holders(gpu)) != [action.allocation]:
-            return f"GPU {gpu} is no longer held by whom it would share it with"
+            return f"GPU {gpu} is no longer held by the jobs that it would be shared with"
     if not _stays(action.allocation, facts):
-        return "no job runs on there with which it would share GPUs"
+        return "no job with which it would share GPUs still runs there"
     return None
 
 

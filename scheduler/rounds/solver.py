@@ -361,7 +361,7 @@ def _environment(own: Mapping[str, str]) -> dict[str, str]:
 def _message(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if not module.startswith("scheduler.core.") or not name.isidentifier():
-        raise TypeError(f"{module}.{name or function!r} is no function of a module of the core")
+        raise TypeError(f"{module}.{name or function!r} is not a function of a module of the core")
     try:
         return pickle.dumps((function, arguments, keywords))
     except Exception as error:

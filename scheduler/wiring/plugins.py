@@ -136,7 +136,7 @@ class PluginKind:
         wrong = [
             FieldError(
                 f"{at}.parameters.{parameter}",
-                f"{given[parameter]!r} is no {parameter} of {name}"[:500],
+                f"{given[parameter]!r} is not a valid {parameter} of {name}"[:500],
                 each.expected,
             )
             for parameter, each in declared.items()

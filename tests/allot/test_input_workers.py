@@ -236,7 +236,7 @@ def test_what_the_function_raises_ends_the_run_with_its_reason(run: training.Ses
         ):
             list(workers.batches([20]))
         assert list(workers.batches([1])) == [(1, b"x")]
-        with pytest.raises(training.TrainingError, match="an item must be what JSON can say"):
+        with pytest.raises(training.TrainingError, match="an item must be what JSON can represent"):
             next(workers.batches([object()]))
 
 
@@ -392,7 +392,7 @@ def test_strangers_get_nothing_and_cost_nothing(run: training.Session) -> None:
         loud.sendall(pickle.dumps({"a": 1}) * 100)
         assert ends(loud)
         # One that has another secret learns nothing of ours: the trainer shows no proof of its own.
-        with pytest.raises(LineError, match="where secrets differ"):
+        with pytest.raises(LineError, match="if the secrets differ"):
             wire.reach_trainer(connect(), b"another secret of the same length")
         silent = [connect() for _ in range(STRANGERS_MOST + 5)]
         assert ends(silent[0]), "the oldest makes room"
@@ -464,7 +464,7 @@ def test_frames_changed_repeated_or_reflected_on_the_way_end_the_line() -> None:
         ({"secret": "short"}, "at least 16 bytes"),
         ({"listen": "nowhere"}, "HOST:PORT"),
         ({"listen": "127.0.0.1:99999"}, "up to 65535"),
-        ({"listen": "192.0.2.1:7000"}, "cannot be waited for at 192.0.2.1:7000"),
+        ({"listen": "192.0.2.1:7000"}, "cannot listen for input workers at 192.0.2.1:7000"),
         ({"buffer": 0}, "buffer"),
         ({"least": 3, "most": 2}, "least <= most"),
     ],

@@ -147,7 +147,9 @@ def overrun_lines(overrun: Overrun | None) -> list[tuple[str, str]]:
     """Return what there is to say about a policy that takes too long: heading and text."""
     if overrun is None:
         return []
-    return [("Overrun", f"a cheap policy decides since {local_time(overrun['since'])}: {overrun['message']}")]
+    return [
+        ("Overrun", f"a cheap policy has decided since {local_time(overrun['since'])}: {overrun['message']}")
+    ]
 
 
 def events(

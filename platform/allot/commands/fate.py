@@ -151,11 +151,11 @@ def _act_on_all(
     count = counted["jobs"]
     which = f"{plural(count, 'job')} ({counted['queued']:,} queued, {counted['running']:,} running)"
     if not count or dry_run:
-        say(f"This would {action} {which}." if count else f"No job matches that this would {action}.")
+        say(f"This would {action} {which}." if count else f"This would {action} no job.")
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise WrongUse(f"This would {action} {which}. Say so with --yes.")
+            raise WrongUse(f"This would {action} {which}. Confirm it with --yes.")
         if not typer.confirm(f"{action.capitalize()} {which}?", err=True):
             raise typer.Exit(1)
     done, refused = 0, list[str]()

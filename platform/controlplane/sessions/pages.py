@@ -110,7 +110,7 @@ class JobPages:
         """Take the ticket for a cookie, and lead on to the address without it."""
         secret = await database_sync_to_async(ticket_exchange)(ticket, job_id=place.job_id, port=place.port)
         if secret is None:
-            said = "This address was good for once and for a minute. Open the page again from the job's page."
+            said = "This address worked once, within a minute. Open the page again from the job's page."
             await _refuse(scope, receive, send, 403, said)
             return
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TICKET]

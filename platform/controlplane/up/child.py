@@ -84,7 +84,7 @@ class Child:
                 failure = self._failure(self._ended or f"was not ready after {self.spec.start_seconds:.0f} s")
                 if self.spec.is_needed:
                     raise failure
-                self._console.warn(f"{failure}\n  All else goes on without it.")
+                self._console.warn(f"{failure}\n  Everything else goes on without it.")
         finally:
             ready.cancel()
             given_up.cancel()

@@ -70,7 +70,7 @@ class Isolation:
         who = "as root" if self.jobs_are_root else "as the agent's user"
         if self.users is not None:
             who = "as users of their tenants'"
-        return f"Nothing but that keeps jobs apart that they run {who}. {self.sandbox.problem}"
+        return f"Only the user keeps jobs apart: they run {who}. {self.sandbox.problem}"
 
     def _find_users(self, attempts: str) -> Users | None:
         """Return who jobs run as; None when they run as the agent does."""

@@ -110,7 +110,7 @@ async def keep_daemon(path: str) -> None:
         try:
             line, daemon = await _connected(path)
         except OSError:
-            log.exception("The token daemon of %s does not serve; its jobs run as they like", path)
+            log.exception("The token daemon of %s does not serve; nothing limits the parts of its jobs", path)
             await asyncio.sleep(START_SECONDS)
             continue
         try:

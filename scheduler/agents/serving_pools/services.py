@@ -114,7 +114,7 @@ def _refuse_guaranteed(node: Node) -> None:
         named = ", ".join(sorted(rows.filter(gpus__gt=0).values_list("virtual_cluster__name", flat=True))[:5])
         problem = (
             f"{promised} {model} are guaranteed (virtual clusters: {named}), and without node {node.name} the"
-            f" cluster has {left} of its own; what is lent keeps no promise"
+            f" cluster has {left} of its own; lent nodes do not count for guarantees"
         )
         expected = f"guarantee at most {left} {model} first, by PUT virtual-clusters/NAME"
         raise Conflict(f"{problem}; {expected}.", [FieldError("pool", problem, expected)])

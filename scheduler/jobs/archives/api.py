@@ -102,7 +102,7 @@ def _shown(archive: Archive) -> dict[str, Any]:
 
 def _hex_of(digest: str) -> str:
     if not re.fullmatch(DIGEST, digest):
-        problem = f"{digest[:80]!r} is no digest"
+        problem = f"{digest[:80]!r} is not a digest"
         raise Invalid.of(FieldError("digest", problem, DIGEST_EXPECTED))
     return digest.removeprefix(SHA256)
 

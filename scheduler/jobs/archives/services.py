@@ -106,7 +106,7 @@ def _make_room(tenant: Tenant, more: int) -> None:
     if not _shrink(of_tenant, config.archive_bytes_of_tenant - more):
         raise QuotaExceeded(
             f"Tenant {tenant.name} may have archives of {config.archive_bytes_of_tenant:,} bytes in all"
-            " (ALLOT_ARCHIVE_BYTES_OF_TENANT), and jobs that have not ended need what is there. Wait until"
+            " (ALLOT_ARCHIVE_BYTES_OF_TENANT), and unfinished jobs need those that are stored. Wait until"
             " some have ended, or upload less."
         )
     if not _shrink(Archive.objects.all(), config.archive_bytes_of_all - more):

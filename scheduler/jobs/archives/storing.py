@@ -91,8 +91,8 @@ class Upload:
 
     def _too_large(self) -> TooLarge:
         return TooLarge(
-            f"The archive is larger than the {self.most_bytes:,} bytes that this server takes"
-            " (ALLOT_ARCHIVE_BYTES). Leave files out by .allotignore."
+            f"The archive is larger than the {self.most_bytes:,} bytes that this server accepts"
+            " (ALLOT_ARCHIVE_BYTES). Leave out files with .allotignore."
         )
 
 

@@ -33,7 +33,7 @@ def named(text: str, field: str) -> bytes:
     for escape in _ESCAPE.finditer(text):
         if escape[1] is None:
             expected = r"\\ for a backslash, and \x0a for the byte 0a"
-            raise Invalid.of(FieldError(field, "has a backslash with nothing that it escapes", expected))
+            raise Invalid.of(FieldError(field, "has a backslash that escapes nothing", expected))
         byte = b"\\" if escape[1] == "\\" else bytes.fromhex(escape[1][1:])
         pieces += [text[start : escape.start()].encode(), byte]
         start = escape.end()

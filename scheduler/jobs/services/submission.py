@@ -266,9 +266,10 @@ class Submission:
         names = sorted(usable.values_list("name", flat=True)[:_NAMES_SHOWN])
         if usable.filter(name=spec.reservation).exists():
             return
+        hint = did_you_mean(spec.reservation, names)
         problem = (
-            f"there is no reservation {spec.reservation!r} of tenant {self.facts.tenant} for jobs of yours in"
-            f" virtual cluster {virtual_cluster.name} that is not over{did_you_mean(spec.reservation, names)}"
+            f"there is no current or coming reservation {spec.reservation!r} of tenant {self.facts.tenant}"
+            f" for your jobs in virtual cluster {virtual_cluster.name}{hint}"
         )
         expected = f"one of: {', '.join(names)}" if names else "none; an operator makes reservations"
         raise Invalid.of(FieldError(_join(where, "reservation"), problem, expected))

@@ -137,7 +137,7 @@ def _after(request: Request) -> int | None:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise _wrong(f"{text[:80]!r} is not the id of an event", expected)
     if int(text) > (last := selectors.last_given_out()):
-        raise _wrong(f"{text} is no event yet: the last one is {last}", expected)
+        raise _wrong(f"{text} does not exist yet: the last event is {last}", expected)
     return int(text)
 
 

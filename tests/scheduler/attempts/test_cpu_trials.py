@@ -190,7 +190,7 @@ def test_what_no_job_asks_for_is_forgotten(owner: dict[str, Any]) -> None:
     ("fields", "problem"),
     [
         ({"resources": {"gpu": 1, "cpu": 4, "measure_cpu": True}}, "this one states them"),
-        ({"sensitivity": {"cpu": {"3": 1}}}, "says how fast it is already"),
+        ({"sensitivity": {"cpu": {"3": 1}}}, "already states its speeds"),
         ({"replicas": 2}, "the task has 2 replicas"),
         ({"replicas": 2, "elastic": {"min_gpus": 1}}, "more or fewer replicas"),
     ],

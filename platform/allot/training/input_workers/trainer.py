@@ -73,7 +73,7 @@ class InputWorkers:
         try:
             self._server = socket.create_server(address, family=family, backlog=128)
         except OSError as error:
-            raise TrainingError(f"input workers cannot be waited for at {listen}: {error}") from None
+            raise TrainingError(f"cannot listen for input workers at {listen}: {error}") from None
         threading.Thread(target=self._accept, name="allot-inputs", daemon=True).start()
 
     def __enter__(self) -> InputWorkers:
@@ -219,7 +219,7 @@ class InputWorkers:
         try:
             content = json.dumps(item)
         except (TypeError, ValueError) as error:
-            raise TrainingError(f"an item must be what JSON can say: {error}") from None
+            raise TrainingError(f"an item must be what JSON can represent: {error}") from None
         if len(content) > ITEM_MOST:
             raise TrainingError(f"an item may have {ITEM_MOST} characters as JSON, not {len(content)}")
         with self._changed:
@@ -337,7 +337,7 @@ class InputWorkers:
             while not gives_back:
                 gives_back = self._hear(number, *line.receive())
         except TrainingError as error:
-            say(f"warning: input worker {number} is sent away: {error}")
+            say(f"warning: input worker {number} is disconnected: {error}")
         except OSError:
             pass
         self._let_go(number, gives_back)
@@ -354,7 +354,7 @@ class InputWorkers:
         number, floor = header.get("number"), header.get("floor", 0)
         kinds = (wire.BATCH, wire.FAILED, wire.MISSED) if self._shared else (wire.BATCH, wire.FAILED)
         if kind not in kinds or not isinstance(number, int) or not isinstance(floor, int):
-            raise LineError("it sends what a worker does not send")
+            raise LineError("it sent a frame that a worker may not send")
         batch = unpack(header, body) if kind == wire.BATCH else None
         with self._changed:
             if kind == wire.MISSED:
@@ -370,7 +370,7 @@ class InputWorkers:
 
     def _hear_name(self, worker: int, name: object) -> None:
         if not isinstance(name, str) or not 0 < len(name) <= NAME_MOST or self._workers[worker].name:
-            raise LineError("it has no name, or says another one")
+            raise LineError("it has no valid name, or sent another one")
         with self._changed:
             self._workers[worker].name = name
             self._join(worker)
@@ -381,7 +381,7 @@ class InputWorkers:
         with self._changed:
             since = max(line.heard_at, self._workers[worker].given_at)
             if self._dispatch.has(worker) and time.monotonic() - since > self._silent_seconds:
-                raise LineError(f"it has said nothing for {self._silent_seconds:g} s")
+                raise LineError(f"it has sent nothing for {self._silent_seconds:g} s")
 
     def _let_go(self, number: int, gives_back: bool) -> None:
         with self._changed:

@@ -164,7 +164,7 @@ def _assumption(answer: Mapping[str, Any]) -> str:
         [
             "Both are simulated: today's nodes, guarantees and policies, empty at the beginning; each job has"
             " the work that it did, and GPU models are equally fast. Jobs whose scaling was not measured"
-            f" are taken to scale perfectly. Going on after a stop costs {RESTART_SECONDS:g} seconds.",
+            f" are assumed to scale perfectly. Going on after a stop costs {RESTART_SECONDS:g} seconds.",
             *([f"Only the newest {MOST_JOBS:,} jobs were looked at."] if answer["is_cut"] else []),
         ]
     )

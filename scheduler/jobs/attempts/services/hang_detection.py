@@ -102,7 +102,7 @@ def end_trials() -> None:
         trial = attempt.job.specification.trial
         assert trial is not None, "only a job with a trial has an attempt that is one"
         if attempt.step:
-            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it came to step {attempt.step}.")
+            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it reached step {attempt.step}.")
         elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=trial.seconds):
             _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {trial.seconds:g} s.")
 

@@ -88,7 +88,7 @@ class NodeRoom:
         for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None or not node.takes_work:
-                return f"node {number} takes no new work any more"
+                return f"node {number} accepts no new work any more"
             staying = [each for each in node.taken if each.state != AttemptState.STOPPING]
             if not node.has(amounts, staying, (0.0, 0.0) if guaranteed else node.lent_by(staying)):
                 return f"CPUs or memory of node {number} are promised to another job"

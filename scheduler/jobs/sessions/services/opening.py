@@ -146,8 +146,8 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
         )
     if role == Role.ADMIN or is_own or (operates and settings.CONFIG.operators_enter_jobs):
         return
-    said = f"Only who submitted job {job.id} and the admins of tenant {job.tenant.name!r} get into it"
-    raise NotAllowed(f"{said}{'; operators where ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")
+    said = f"Only the user who submitted job {job.id} and admins of tenant {job.tenant.name!r} can enter it"
+    raise NotAllowed(f"{said}{'; operators can if ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")
 
 
 def uses_own_secrets(job: Job) -> bool:

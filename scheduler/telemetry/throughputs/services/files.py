@@ -110,7 +110,7 @@ def _with_known_models(table: Table, tenant: Tenant) -> Table:
         place = key(*written)
         if place in throughputs:
             application, setting = written
-            problem = f"{application} with {setting.gpus} GPUs is there in two spellings of the model"
+            problem = f"{application} with {setting.gpus} GPUs appears under two spellings of the model"
             table.refuse(f"{setting.gpu_model}", problem, place[1].gpu_model)
         throughputs[place] = value
     return replace(table, throughputs=throughputs)

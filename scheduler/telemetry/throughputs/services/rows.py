@@ -230,7 +230,7 @@ def check_value(
     if problem is None and value > 0:
         apart = [model for model, known in others.items() if too_far_apart([value, known])]
         if apart:
-            problem = f"{value:g} is beyond belief beside {others[apart[0]]:g} on {apart[0]}"
+            problem = f"{value:g} is too far from {others[apart[0]]:g} on {apart[0]}"
             expected = f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run"
     if problem is not None:
         raise Invalid.of(FieldError(field, problem, expected))
