@@ -9,7 +9,7 @@ from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kind import Flag, Kind, Schema
 from scheduler.jobspec.kinds import Whole
 
-#: As many as one request submits.
+#: The most jobs that one request submits.
 MOST_TASKS = 1_000
 MOST_INDEX = 4_000_000
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")

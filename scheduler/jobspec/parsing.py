@@ -10,7 +10,7 @@ from scheduler.jobspec.spec import JOB, JobSpec
 from scheduler.jobspec.tasks import MAX_REPLICAS
 from tenants.errors import FieldError, Invalid
 
-#: Most characters of all commands, variables and labels of a job: all else is small by itself.
+#: The most characters of a job's commands, variables and labels together; everything else is small.
 TEXT_CHARACTERS = 64 * 1024
 PROBLEMS_REPORTED = 100
 
@@ -34,7 +34,7 @@ def parse(spec: object, *, where: str = "") -> JobSpec:
 
 
 def _check_together(fields: Fields, spec: JobSpec) -> None:
-    """Note fields that are right by themselves and not beside one another."""
+    """Note fields that are each valid but contradict one another."""
     _check_elastic(fields, spec)
     limit, estimate = spec.time_limit_seconds, spec.estimate_seconds
     if estimate is not None and limit is not None and estimate > limit:
@@ -80,7 +80,7 @@ def _check_shared_stream(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_measuring(fields: Fields, spec: JobSpec) -> None:
-    """Note that CPUs are to be measured of a job that is not one replica throughout."""
+    """Note a request to measure CPUs in a job that does not have one replica all the time."""
     if not any([task.measures_cpus for task in spec.tasks]):
         return
     if len(spec.tasks) > 1 or spec.elastic is not None:
@@ -89,7 +89,7 @@ def _check_measuring(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_parts(fields: Fields, spec: JobSpec) -> None:
-    """Note what does not go together with parts of GPUs, and labels of a job that has none."""
+    """Note fields that exclude parts of GPUs, and labels for sharing in a job without parts."""
     parts = [number for number, task in enumerate(spec.tasks) if task.part is not None]
     if spec.sharing is not None and spec.tasks and not parts:
         problem = "the job has its GPUs to itself"
@@ -100,7 +100,7 @@ def _check_parts(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_without_gpus(fields: Fields, spec: JobSpec) -> None:
-    """Note what is about GPUs in a job that has none: it is placed by CPUs and memory alone."""
+    """Note fields about GPUs in a job without any: it is placed by CPUs and memory only."""
     if all([task.gpu for task in spec.tasks]):
         return
     if any(spec.ports.values()) and sum([task.replicas for task in spec.tasks]) > 1:
@@ -121,7 +121,7 @@ def _check_without_gpus(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_tags(fields: Fields, spec: JobSpec) -> None:
-    """Note what does not go together with tags: replicas are placed one by one, and are all alike."""
+    """Note fields that exclude tags, whose replicas are placed one by one and are all alike."""
     name = "constraints" if spec.constraints else "tags"
     if not (spec.tags or spec.constraints) or not spec.gpus:
         return
@@ -164,7 +164,7 @@ def _check_elastic(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_fixed_world(fields: Fields, spec: JobSpec, name: str, replicas: int) -> None:
-    """Note GPUs among which the replicas of a job that always has all of them cannot be divided evenly."""
+    """Note a number of GPUs that the replicas of a fixed-world job cannot share evenly."""
     task = spec.tasks[0]
     if replicas > task.replicas:
         problem = f"a job in mode {FIXED_WORLD} has no more than its {task.replicas} replicas"

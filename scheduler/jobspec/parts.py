@@ -37,12 +37,12 @@ WATCHED_THEN = ("warn", "stop")
 #: What stays the same when an elastic job is given more GPUs or fewer (`JobSpec.elastic_mode`).
 ELASTIC_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
-#: A GPU that is less busy than this does nothing: what is left is the driver's own.
+#: A GPU that is less busy than this does nothing: the rest is the driver's own work.
 IDLE_BELOW_PERCENT = 5.0
 MAX_TRIAL_SECONDS = 3_600
 #: Readings of GPUs are seconds apart.
 MIN_IDLE_SECONDS = 60
-#: In each of the two lists.
+#: The most names in each of the two lists.
 MAX_NODES = 256
 _NODE = re.compile(r"\S{1,63}")
 
@@ -76,7 +76,7 @@ class Watch:
     then: str = stated(
         Choice(WATCHED_THEN), default="warn", help="warn: notify its owner. stop: stop it and try it again."
     )
-    #: With all its GPUs less busy than this; None: as is usual at the site.
+    #: With all its GPUs less busy than this; None: the site's rule.
     idle_seconds: float | None = stated(
         Duration(least=MIN_IDLE_SECONDS),
         name="seconds",
@@ -299,7 +299,7 @@ SHARING = Object(
 
 MAX_TAGS = 10
 MAX_CONSTRAINTS = 10
-#: A replica with more others around it needs no number of them.
+#: The highest number of other jobs that a constraint may state.
 MOST_OTHERS = 10_000
 
 
@@ -387,7 +387,7 @@ def _env_or_file(fields: Fields, use: SecretUse) -> None:
 
 
 def _variable_of(name: str) -> str:
-    """Return the variable in which a secret comes whose name is all that is said."""
+    """Return the variable for a secret of which only the name is stated."""
     return name if VARIABLE.fullmatch(name) else re.sub(r"[-.]", "_", name).upper()
 
 

@@ -45,7 +45,7 @@ RESOURCES = Group("resources", "Resources", "What each replica gets, all of it o
 
 
 class Models(Kind):
-    """GPU models in order of preference; kept as a tuple, empty for any and None where nothing is said."""
+    """GPU models in order of preference; kept as a tuple, empty for any and None where it is left out."""
 
     expected = f'"{ANY_MODEL}", a model such as "V100", or a list of models with the preferred first'
     takes = "model_words"
@@ -206,7 +206,7 @@ class TaskSpec:
         flag=Flag(("--gpu-memory",), is_of_one_task=True),
         is_sparse=True,
     )
-    #: One answer for all tasks, since a gang is of one model. None only while it is read: not said.
+    #: The same for all tasks, since a gang runs on one model. None only while reading: left out.
     gpu_models: tuple[str, ...] | None = stated(
         Models(),
         name="gpu_model",
@@ -264,12 +264,12 @@ class TaskSpec:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs on which each replica is; a part is on one."""
+        """The number of GPUs on which each replica runs; a part of one counts as one."""
         return math.ceil(self.gpu)
 
     @property
     def part(self) -> GpuPart | None:
-        """What each replica has of its GPU; None: all of its GPUs."""
+        """The part of its GPU that each replica has; None: whole GPUs, or none."""
         if not 0 < self.gpu < 1:
             return None
         limit = self.gpu if self.gpu_limit is None else self.gpu_limit
@@ -300,7 +300,7 @@ class TaskSpec:
 
 
 def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
-    """Note a statement about a part where there is no part, and a limit below the request."""
+    """Note fields about a part in a task without one, and a limit below the request."""
     for name, value in (("gpu_limit", task.gpu_limit), ("gpu_memory", task.gpu_memory_bytes)):
         if value and not 0 < task.gpu < 1:
             has = "whole ones" if task.gpu else "none"
@@ -312,7 +312,7 @@ def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
 
 
 def _states_what_it_takes(fields: Fields, task: TaskSpec) -> None:
-    """Note what a task without GPUs has to state: what it is placed by, in numbers."""
+    """Note a task without GPUs that lacks CPUs and memory in numbers, by which it is placed."""
     if task.gpu:
         return
     for name, amount in (("cpu", task.cpus), ("memory", task.memory_bytes)):
@@ -325,7 +325,7 @@ def _states_what_it_takes(fields: Fields, task: TaskSpec) -> None:
 
 
 def _is_possible(fields: Fields, task: TaskSpec) -> None:
-    """Note what contradicts itself in a task."""
+    """Note fields of a task that contradict one another."""
     _part_is_possible(fields, task)
     _states_what_it_takes(fields, task)
     said = task.sensitivity or Sensitivity()

@@ -22,7 +22,7 @@ from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Role, Scope
 from tenants.selectors import tenant_get, viewer
 
-#: Clients that generators make read no other type of binary answers.
+#: Generated clients read no other type of binary answer.
 ARCHIVE_TYPE = "application/octet-stream"
 
 

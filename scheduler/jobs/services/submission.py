@@ -32,7 +32,7 @@ from tenants.models import Role, User
 from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
-#: Reasons of the core that a quota or a guarantee stands behind.
+#: Reasons of the core that come from a quota or a guarantee.
 _QUOTA_CODES = frozenset(
     {"exceeds_quota", "exceeds_quota_resources", "exceeds_user_quota", "exceeds_guarantee"}
 )
@@ -256,7 +256,7 @@ class Submission:
             raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
 
     def _check_reservation(self, spec: JobSpec, virtual_cluster: VirtualClusterFacts, where: str) -> None:
-        """Refuse a reservation that is not there for such a job: it would wait among all others, unsaid."""
+        """Refuse a reservation that the job cannot use: it would silently wait among all other jobs."""
         if not spec.reservation:
             return
         of_tenant = lasting_reservations().filter(tenant_id=self.facts.tenant_id)

@@ -87,7 +87,7 @@ def _act(attempt_id: int, job_id: int, cause: StopCause, then: str, message: str
     if then == "stop":
         attempt_stop(attempt, cause=cause, actor=_ACTOR, message=message)
         return
-    # Once of each sign.
+    # Once for each sign.
     warnings = Event.objects.filter(kind=_WARNING, subject="attempt", subject_id=attempt_id)
     if not warnings.filter(data__sign=cause).exists():
         data = {"sign": str(cause)}
