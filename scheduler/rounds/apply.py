@@ -65,7 +65,7 @@ class ApplyOutcome:
     started: int
     kept: int
     stopped: int
-    #: How many of the stopped ones.
+    #: How many of the stopped jobs go on elsewhere.
     moved: int
     dropped: list[dict[str, Any]]
 

@@ -318,7 +318,7 @@ class Budget:
         return self._compute("", function, *arguments, **keywords)
 
     def of_view(self, view: str) -> Compute:
-        """Return it for one view, which its computations count for."""
+        """Return the budget for one view, to which its computations are charged."""
         return partial(self._compute, view)
 
     def _compute(self, view: str, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:

@@ -55,7 +55,9 @@ def reservation_create(
     note: str = "",
     actor: str,
 ) -> Reservation:
-    """Reserve nodes that have the GPUs. From now on nothing guaranteed starts there that would outlast it."""
+    """Reserve nodes that have the GPUs. From now on guaranteed jobs start there only if they will have ended
+    before it.
+    """
     now = database_now()
     check_start(starts_at, now)
     check_end(ends_at, starts_at)

@@ -1,4 +1,4 @@
-"""Nodes of serving pools are lent whole, asked back, and given back when nothing of a job runs there.
+"""Nodes of serving pools are lent whole, asked back, and given back when no process of a job runs there.
 
 A return is announced with the instant by which the pool has the node. Rounds shrink at once what can
 shrink. They stop the remaining jobs before that instant, by the longest grace period on the node.

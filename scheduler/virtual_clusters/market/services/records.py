@@ -1,4 +1,6 @@
-"""What is written beside each mutation of the market: an event, a line of the ledger, word to dashboards."""
+"""What is written beside each mutation of the market: an event, a line of the ledger, and a message to
+dashboards.
+"""
 
 from datetime import datetime
 from typing import Any
