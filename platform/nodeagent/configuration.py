@@ -148,7 +148,7 @@ class Configuration:
     #: An interpreter whose folder comes first on the jobs' PATH.
     python: str | None = None
     #: What keeps jobs apart, bubblewrap or else Landlock: no attempt without it, or wherever it works, or
-    #: nothing at all. "auto" is what "preferred" was called once.
+    #: nothing at all. "auto" is the old name of "preferred".
     sandbox: Literal["required", "preferred", "off", "auto"] = "required"
     #: Folders that jobs can read, beside the system's.
     readable_folders: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ class TokenDaemon:
         self.door = door
         self.history = History(began=now)
         self.clients: dict[int, Client] = {}
-        #: Those who stand still for the token, who came first first.
+        #: Clients that stand still for the token, in the order in which they came.
         self.waiting: list[Client] = []
         self.holder: Client | None = None
         self.grant = Grant("", 0)

@@ -1,4 +1,4 @@
-"""vcs, events, fragmentation: virtual clusters, what happens in the cluster, of what use idle GPUs are."""
+"""vcs, events, fragmentation: virtual clusters, what happens in the cluster, how useful idle GPUs are."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _cancelled(job: Job) -> str:
 
 
 def each_of(job_ids: list[int], act: Callable[[int], Job], outcome: Callable[[Job], str]) -> None:
-    """Do it to every job; one that refuses does not keep the others from theirs."""
+    """Do it to every job; a refusal for one does not stop the others."""
     worst = 0
     for job_id in job_ids:
         try:

@@ -15,7 +15,7 @@ from allot.output import plural
 
 #: Says what is wrong with the value at a place of the file.
 Check = Callable[[str, Any], Iterator[FieldProblem]]
-#: A person mends no more of them at a time.
+#: The most problems that are reported at once.
 MOST_PROBLEMS = 50
 
 

@@ -1,4 +1,4 @@
-"""What lies beside the files of one part of a checkpoint and says what they must be."""
+"""What lies beside the files of one part of a checkpoint and states what they must be."""
 
 from __future__ import annotations
 

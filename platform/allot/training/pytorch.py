@@ -30,7 +30,7 @@ from allot.training.sampler import Sampler
 
 #: One in this many iterations is measured, once the first choice of a batch has been made.
 MEASURED_EVERY = 32
-#: Steps until Adam's estimate of the second moment says something.
+#: Steps until Adam's estimate of the second moment means something.
 UNCONDITIONED_STEPS = 5
 #: Numbers that are measured at once: they stay in the processor's cache, or fill a GPU.
 BLOCK, BLOCK_ON_GPU = 2**16, 2**24

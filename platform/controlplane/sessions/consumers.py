@@ -53,7 +53,7 @@ OVER, NOT_SIGNED_IN, BROKEN = 4000, 4401, 4413
 
 @contextlib.contextmanager
 def socket_may_be_gone() -> Iterator[None]:
-    """Let nothing come of it that a socket was closed, by its other side (OSError) or by us (RuntimeError).
+    """Ignore that a socket was closed, by its other side (OSError) or by us (RuntimeError).
 
     `disconnect` follows and notifies the other end of the session. The other end must not fail instead: where
     both are in one process, what it sends is written to this socket within its own call.
@@ -118,7 +118,7 @@ class SessionEnd(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has 
 
 
 class UserSession(SessionEnd):
-    """The user's end, which holds the session: when it goes, all goes."""
+    """The user's end, which holds the session: when it closes, the session ends."""
 
     kinds = TOWARDS_JOB
     session_id: UUID | None = None
@@ -188,7 +188,7 @@ class UserSession(SessionEnd):
         self.ending = asyncio.create_task(self._end_with(self.right, session.id))
 
     async def _end_with(self, right: rights.Right, session_id: UUID) -> None:
-        """End the session when its user may be there no longer."""
+        """End the session when its user may no longer use it."""
         problem = ""
         while not problem:
             viewer = await right.changed()

@@ -57,7 +57,7 @@ _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 
 
 class Visit:
-    """One browser at one port: its connections, closed when its pass is good no longer."""
+    """One browser at one port: its connections, closed when its pass is no longer valid."""
 
     def __init__(self, held: HeldPass, right: rights.Right) -> None:
         self.held = held
@@ -151,7 +151,7 @@ class JobPages:
         return visit
 
     async def _watch(self, secret: str, visit: Visit) -> None:
-        """End the visit when its pass is good no longer, or nothing has been asked for long."""
+        """End the visit when its pass is no longer valid, or nothing was requested for long."""
         clock = asyncio.get_running_loop().time
         try:
             while visit.sockets or clock() - visit.used_at < FORGET_SECONDS:

@@ -160,7 +160,7 @@ class RemoteRunner:
         self.runtime.close()
 
     def post(self, event: Event) -> None:
-        """What becomes of the attempt."""
+        """Take in what becomes of the attempt."""
         match event:
             case AttemptPrepared(master_port=port):
                 self.stage, self.master_port = "ready", port

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from nodeagent.configuration import CodeLimits
 
-#: How the agent's way out of its network is said.
+#: What git gets of the agent's environment: programs, proxies and certificates.
 _PASSED_ON = ("PATH", "http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE")
 #: In units of the shell's `ulimit -f`, no file that git writes grows beyond the first argument.
 _BOUNDED = 'ulimit -f "$0" && exec "$@"'

@@ -1,5 +1,5 @@
-"""How a node keeps jobs from each other and from itself: by which means, as which user, and what if it
-cannot.
+"""How a node keeps jobs from each other and from itself: by which means, as which user, and what happens if
+it cannot.
 
 Namespaces by bubblewrap where they can be made, else Landlock, else nothing; `isolation_levels` has the
 order. Where the agent is root a job is always its tenant's user, whatever else holds.

@@ -172,7 +172,7 @@ async def _end_of(line: socket) -> None:
 def note_gpu_memory(
     folder: Callable[[int], AttemptFolder], parts: Iterable[DesiredPart], samples: Iterable[ReplicaSample]
 ) -> None:
-    """Let shims know what the driver says that replicas with parts occupy; they end those with too much."""
+    """Let shims know what GPU memory replicas with parts occupy; they end those with too much."""
     limited = {
         (part.attempt, replica.rank)
         for part in parts

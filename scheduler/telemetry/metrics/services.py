@@ -239,7 +239,7 @@ def _begin(at: datetime, resolution: Resolution) -> datetime:
 
 
 def sample_usage() -> None:
-    """Write down how many GPUs each tenant holds now, of which parts count as such."""
+    """Write down how many GPUs each tenant holds now; a part of a GPU counts as a part."""
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
     # An allocation shared by several tenants' jobs counts for the first of them.
     rows = held.order_by("allocation_id", "gpu_id", "allocation__attempts__id")

@@ -43,7 +43,7 @@ TERMS, ITEM, END, BATCH, FAILED, LEAVES, NAME, WANT, MISSED = range(1, 10)
 
 
 class LineError(TrainingError):
-    """The other end does not know the secret, or does not say what it may."""
+    """The other end does not know the secret, or sends what it may not."""
 
 
 class Line:

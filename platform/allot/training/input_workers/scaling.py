@@ -91,7 +91,7 @@ class Meter:
         return cls(_Totals(now), _kept=deque([_Totals(now)]))
 
     def tell(self, now: float, *, is_waiting: bool, workers: int, busy: int) -> None:
-        """Take note of how it is from now on."""
+        """Record how it is from now on."""
         before, seconds = self._totals, max(now - self._totals.at, 0.0)
         self._totals = _Totals(
             max(now, before.at),

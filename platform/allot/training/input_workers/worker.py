@@ -25,7 +25,7 @@ RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 5.0
 #: How long a frame may still take to be sent when the worker has to leave, and then to be read.
 LEAVE_SECONDS = 10.0
 REASON_MOST = 1_000
-#: How often it is looked which trainers follow a stream.
+#: How often the worker checks which trainers follow a stream.
 FOLLOW_SECONDS = 0.5
 
 Make = Callable[[Any], object]

@@ -117,7 +117,7 @@ def _with_known_models(table: Table, tenant: Tenant) -> Table:
 
 
 def _misfits(table: Table, tenant: Tenant) -> list[FieldError]:
-    """Return what is beyond belief beside what is on record and is not in the table itself."""
+    """Return the values that are too far from what is on record outside of the table."""
     estimator = read_estimator()
     problems: list[FieldError] = []
     replaced: dict[str, set[Setting]] = {}

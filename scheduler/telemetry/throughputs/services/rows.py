@@ -34,7 +34,7 @@ JOB_CLASS_NAME = RegexValidator(
     "An application, or name: and a job's name; letters, digits, '.', '_' and '-'.",
 )
 
-#: What unfinished jobs declare, of each job class and size the newest job's word.
+#: What unfinished jobs declare, for each job class and size by the newest job.
 _DECLARED = """
 SELECT DISTINCT ON (t.name, application, j.gpus) t.name, application, j.gpus, j.shape->'throughput'
 FROM (SELECT *, coalesce(nullif(shape->>'application', ''), 'name:' || name) AS application
@@ -181,7 +181,7 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
 def throughput_correct(
     *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
 ) -> None:
-    """Set a throughput; raise Invalid where it cannot be that."""
+    """Set a throughput; raise Invalid for an impossible value."""
     by.require(tenant, Role.ADMIN)
     check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
     place = {"application": application, **setting._asdict()}
@@ -219,7 +219,7 @@ def check_value(
     field: str = "value",
     but: Container[Setting] = (),
 ) -> None:
-    """Raise Invalid unless a throughput can be that, beside those on record on other models; `but` these."""
+    """Raise Invalid for a throughput that is too far from those on record on other models, `but` left out."""
     problem, expected = problem_with(value, beside_partner=bool(setting.partner)), "0 (does not run) or more"
     others = {
         other.gpu_model: throughput.value
