@@ -109,7 +109,7 @@ class Viewer:
 
 
 def viewer_of(user: User, *, token: Token | None = None, changes: bool = False) -> Viewer:
-    """The viewer for a user; without queries if the roles are loaded. `changes`: the request changes something."""
+    """The viewer for a user; without queries if the roles are loaded. `changes`: it changes things."""
     held = getattr(user, "held", None)
     if held is None:
         rows = Membership.objects.filter(user=user).order_by("tenant_id")

@@ -100,9 +100,7 @@ class Administration:
         return cast("Quota", self.send("PUT", _path("tenants", tenant, "quota"), body=body))
 
     def limits_of_users(self, tenant: str) -> Iterator[LimitsOfUser]:
-        """Quotas and budgets of members, without those who have none; members who are not admins see only
-        their own.
-        """
+        """Quotas and budgets of members who have some; members who are not admins see only their own."""
         return cast("Iterator[LimitsOfUser]", self.pages(_path("tenants", tenant, "user-limits"), {}, None))
 
     def user_quota(self, tenant: str, username: str) -> UserQuotaState:

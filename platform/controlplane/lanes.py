@@ -237,7 +237,7 @@ class Callers:
         self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
 
     def of(self, scope: Scope) -> Caller:
-        """Return the caller, as far as it is known: credentials not yet seen to be valid count for their
+        """Return the caller, as far as it is known: credentials not known to be valid count for their
         address.
         """
         learned, caller = self._known.get(_credential(scope), (0.0, None))

@@ -48,7 +48,7 @@ class Code:
 
 def _one_of_two(fields: Fields, code: Code) -> None:
     if bool(code.archive) == bool(code.git):
-        problem = "cannot be used together with git" if code.git else "is missing"
+        problem = "cannot be used with git" if code.git else "is missing"
         fields.refuse("archive", problem, "an archive; or git with a commit")
     elif code.git and not code.commit:
         fields.refuse("commit", "is missing", _COMMIT_EXPECTED)

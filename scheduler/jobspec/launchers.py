@@ -19,9 +19,7 @@ def processes_each(spec: JobSpec) -> int:
 
 
 def check_launcher(fields: Fields, spec: JobSpec) -> None:
-    """Note several tasks, which a launcher cannot start alike, and input workers beside several processes
-    each.
-    """
+    """Note several tasks, which a launcher cannot start alike, and input workers beside several processes."""
     if not spec.launcher or not spec.tasks:
         return
     if len(spec.tasks) > 1:

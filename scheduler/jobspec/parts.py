@@ -381,9 +381,7 @@ def _env_or_file(fields: Fields, use: SecretUse) -> None:
     if not use.env and not use.file:
         fields.refuse("env", "is missing", "the name of a variable; or file, with the name of a file")
     elif use.env and use.file:
-        fields.refuse(
-            "file", "cannot be used together with env", "one of the two; a secret may be listed twice"
-        )
+        fields.refuse("file", "cannot be used with env", "one of the two; a secret may be listed twice")
 
 
 def _variable_of(name: str) -> str:

@@ -266,9 +266,7 @@ def _with_cells(desired: VirtualClusterSettings) -> VirtualClusterSettings:
 
 
 def own_gpus() -> dict[str, int]:
-    """Return by model the GPUs that may be guaranteed: those outside serving pools, which may take nodes
-    back.
-    """
+    """Return by model the GPUs that may be guaranteed: those of nodes outside serving pools."""
     own = Gpu.objects.filter(present=True, node__serving_pool=None)
     return dict(own.values_list("node__gpu_model__name").annotate(gpus=Count("id")))
 

@@ -184,7 +184,7 @@ def note_gpu_memory(
         if (sample.attempt, sample.rank) in limited and sample.gpu_memory_bytes is not None:
             found.setdefault(sample.attempt, {})[str(sample.rank)] = sample.gpu_memory_bytes
     for attempt, occupied in found.items():
-        with contextlib.suppress(OSError):  # It ended a moment ago; or a full disk, and it is said again.
+        with contextlib.suppress(OSError):  # It ended, or the disk is full: tried again.
             write_json(folder(attempt).on_gpu, occupied)
 
 

@@ -343,9 +343,7 @@ class PartOfGpu:
             self.tell(**{"return": True}, **known)
 
     def look_at_asker(self, now: float) -> None:
-        """See whether it computes with the token only, and gives that back soon: else its word is not relied
-        on.
-        """
+        """See whether it computes only with the token, and gives that back soon: else it is not relied on."""
         self.look_at = now + self.look_seconds
         if self.state != HOLDING:
             self.note_use(now, is_unheld=True)

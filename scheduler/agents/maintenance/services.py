@@ -117,9 +117,7 @@ def window_change(
 
 @transaction.atomic
 def window_cancel(window: MaintenanceWindow, *, actor: str) -> None:
-    """Call a window off, or end it early: its nodes accept jobs again at once, unless something else closes
-    them.
-    """
+    """Call a window off, or end it early: its nodes open again at once, unless something else closes them."""
     window = _locked_window(window)
     _end(window, WindowState.CANCELLED, "node.maintenance_cancelled", actor=actor)
 

@@ -55,9 +55,7 @@ def reservation_create(
     note: str = "",
     actor: str,
 ) -> Reservation:
-    """Reserve nodes that have the GPUs. From now on guaranteed jobs start there only if they will have ended
-    before it.
-    """
+    """Reserve nodes that have the GPUs. From now on only guaranteed jobs that end before it start there."""
     now = database_now()
     check_start(starts_at, now)
     check_end(ends_at, starts_at)

@@ -57,9 +57,7 @@ def lines_of_party(lines: QuerySet[LedgerLine], viewer: Viewer, name: str) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a viewer reads of lines. `hidden` are the tenants of which the viewer is not a member; None: the
-    viewer sees all.
-    """
+    """What a viewer reads of lines. `hidden`: the tenants of which the viewer is not a member; None: none."""
 
     hidden: frozenset[str] | None
 

@@ -1,6 +1,4 @@
-"""What is written beside each mutation of the market: an event, a line of the ledger, and a message to
-dashboards.
-"""
+"""What goes with each mutation of the market: an event, a line of the ledger, a message to dashboards."""
 
 from datetime import datetime
 from typing import Any
