@@ -57,7 +57,7 @@ def lines_of_party(lines: QuerySet[LedgerLine], viewer: Viewer, name: str) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a viewer reads of lines. `hidden`: the tenants of which the viewer is not a member; None: none."""
+    """What a viewer reads of lines. `hidden`: the tenants without the viewer as a member; None: all seen."""
 
     hidden: frozenset[str] | None
 
