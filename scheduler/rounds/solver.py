@@ -97,7 +97,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            # Ctrl-C in a terminal reaches a whole group; only the worker shall get it.
+            # Ctrl-C in a terminal reaches a whole group; only the worker should get it.
             process_group=0,
         )
         assert self.process.stdin is not None

@@ -232,7 +232,7 @@ def test_what_the_function_raises_ends_the_run_with_its_reason(run: training.Ses
         with pytest.raises(training.TrainingError, match="make a batch of 7: ValueError: no such picture"):
             next(batches)
         with pytest.raises(
-            training.TrainingError, match="a batch of 256 bytes is more than the trainer takes"
+            training.TrainingError, match="a batch of 256 bytes is more than the trainer accepts"
         ):
             list(workers.batches([20]))
         assert list(workers.batches([1])) == [(1, b"x")]

@@ -199,7 +199,7 @@ class UserSession(SessionEnd):
         await self.end(problem, OVER)
 
     async def _watch(self, session_id: UUID) -> None:
-        """End the session when its agent does not come, or nothing is said for long."""
+        """End the session when its agent does not come, or nothing is sent for long."""
         await asyncio.sleep(JOIN_SECONDS)
         if self.relay is not None and not self.relay.peer:
             await self.end("The node's agent does not answer; is it running, and up to date?", OVER)

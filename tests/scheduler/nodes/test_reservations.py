@@ -338,7 +338,7 @@ class TestRounds:
         assert code_of(job) == "reserved"
         (told, _) = Event.objects.filter(job_id=job.id, kind="job.changed").order_by("-id")
         assert "reservation: paper -> demo" in told.message
-        with pytest.raises(Invalid, match="there is no reservation 'dmeo'") as refused:
+        with pytest.raises(Invalid, match="there is no current or coming reservation 'dmeo'") as refused:
             change("dmeo")
         assert problems(refused).keys() == {"reservation"}
         change(None)
