@@ -29,7 +29,7 @@ TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
     from typing import Any
 
-#: Passes over the processes: each stops what those before it saw no more of than its parent.
+#: Passes over the processes: each stops processes of which earlier passes saw only the parent.
 MOST_PASSES = 20
 #: How long freezing may take, before everything is killed instead.
 FREEZE_SECONDS = 1.0
