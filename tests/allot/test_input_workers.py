@@ -449,12 +449,12 @@ def test_frames_changed_repeated_or_reflected_on_the_way_end_the_line() -> None:
         assert trainer[0].receive() == (wire.BATCH, {}, b"first")
         for forged in (first, frame(b"second").replace(b"second", b"secomd"), frame(b"later one")):
             other.sendall(forged)
-            with pytest.raises(LineError, match="not sent by who is at the other end"):
+            with pytest.raises(LineError, match="does not come from the other end"):
                 trainer[0].receive()
         trainer[0].send(wire.ITEM, {"number": 1})
         other.sendall(other.recv(4096))
         # To the trainer its own frames are not a worker's.
-        with pytest.raises(LineError, match="not sent by who is at the other end"):
+        with pytest.raises(LineError, match="does not come from the other end"):
             trainer[0].receive()
 
 
