@@ -1,4 +1,4 @@
-"""The caller of a request, with his roles, by one statement that is written down once.
+"""The caller of a request and the caller's roles, by one statement that is written down once.
 
 Every request begins with it. The ORM would take many times as long to build it each time as the database
 takes to answer.
@@ -44,13 +44,13 @@ _TOKEN_BEGINS = _USER_BEGINS + len(User._meta.concrete_fields)
 
 
 def user_with_roles(user_id: int) -> User | None:
-    """Return a user who carries his roles (`held`)."""
+    """Return a user with the user's roles loaded (`held`)."""
     rows = _rows(_USER_BY_ID, user_id)
     return _user(rows) if rows else None
 
 
 def token_with_user(key: str) -> Token | None:
-    """Return a token, good or not, whose user carries his roles."""
+    """Return a token, valid or not, with its user's roles loaded."""
     rows = _rows(_TOKEN_BY_KEY, key)
     if not rows:
         return None

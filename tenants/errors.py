@@ -1,4 +1,4 @@
-"""Errors that a person caused and can mend. One handler turns them into the API's error format."""
+"""Errors that a person caused and can correct. One handler turns them into the API's error format."""
 
 from __future__ import annotations
 

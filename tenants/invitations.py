@@ -64,7 +64,7 @@ def invitation_revoke(*, by: Viewer, tenant: Tenant, key: str) -> None:
 
 
 def invitation_found(text: str, *, lock: bool = False) -> Invitation:
-    """The invitation behind a link, if it is still good; else NotFound, which says no more than that."""
+    """The invitation behind a link, if it is still valid; else NotFound without details."""
     parts = tokens.split(text.strip(), tokens.INVITATION_PREFIX)
     rows = Invitation.objects.select_related("tenant", "invited_by")
     if lock:
@@ -85,7 +85,7 @@ def invitation_found(text: str, *, lock: bool = False) -> Invitation:
 
 @transaction.atomic
 def invitation_accept(*, by: Viewer, text: str) -> Membership:
-    """Make the viewer a member, by his own will. An invitation works once."""
+    """Make the viewer a member, as the viewer asked. An invitation works once."""
     invitation = invitation_found(text, lock=True)
     membership = Membership.objects.filter(tenant=invitation.tenant, user=by.user).first()
     if membership is None:
@@ -101,7 +101,7 @@ def invitation_accept(*, by: Viewer, text: str) -> Membership:
 
 
 def account_by_invitation(*, text: str, username: str, password: str) -> User:
-    """A new user who accepts the invitation; his address is that of the mail, if it came by mail."""
+    """A new user who accepts the invitation; the address is that of the mail, if it came by mail."""
     invitation = invitation_found(text)
     if invitation.names_tried >= NAMES_TRIED_MOST:
         raise Conflict("Too many user names were tried with this invitation. Ask for a new one.")

@@ -79,7 +79,7 @@ class Invitation(models.Model):
     invited_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
-    #: When it was accepted or revoked; either way it is good no longer.
+    #: When it was accepted or revoked; either way it is no longer valid.
     ended_at = models.DateTimeField(null=True)
     accepted_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
     #: User names that were found taken: the link must not show which users exist.

@@ -36,13 +36,15 @@ class SignIn(NamedTuple):
 class Facts(NamedTuple):
     """What rights rest on: compared with earlier ones, they say whether something changed in between."""
 
-    #: A digest of all in the database that determines who a user is and what he may.
+    #: A digest of everything in the database that determines who a user is and what the user may do.
     everything: bytes
-    #: His roles, and which transaction wrote each: a role that was changed and changed back is another one.
+    #: The user's roles, and which transaction wrote each: a role that was changed and changed back is another
+    #: one.
     roles: str
 
 
-#: A column that is added to users or tokens is in the digest by itself; those that every use writes are not.
+#: A column that is added to users or tokens is in the digest automatically; those that every use writes are
+#: not.
 _FACTS = """
 SELECT CASE WHEN u.is_active AND (k.id IS NOT NULL OR s.session_key IS NOT NULL) THEN sha256(convert_to(
     concat_ws(' ', to_jsonb(u) - 'last_login', m.roles, to_jsonb(k) - %s::text[], s.session_data), 'UTF8'
@@ -64,7 +66,7 @@ _WRITTEN_BY_USE = ["first_used_at", "first_used_from", "last_used_at", "last_use
 
 
 def facts_of(sign_ins: Sequence[SignIn]) -> list[Facts | None]:
-    """Return for each what its rights rest on, by one statement; None: it is good no longer."""
+    """Return for each what its rights rest on, by one statement; None: it is no longer valid."""
     columns = [list(column) for column in zip(*sign_ins, strict=True)]
     if not columns:
         return []
@@ -74,7 +76,7 @@ def facts_of(sign_ins: Sequence[SignIn]) -> list[Facts | None]:
 
 
 def viewer_now(sign_in: SignIn) -> Viewer | None:
-    """Return who signed in with it, and what he may do now."""
+    """Return the user who signed in with it, with the user's present rights."""
     viewer = viewer_again(session_key=sign_in.session_key, token_id=sign_in.token_id)
     return viewer if viewer is not None and viewer.user.pk == sign_in.user_id else None
 

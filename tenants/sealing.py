@@ -23,7 +23,7 @@ _KEY_ID_CHARACTERS = 12
 
 
 class SealError(Exception):
-    """A value cannot be sealed or opened; says why in words for people, and nothing of the value."""
+    """A value cannot be sealed or opened; states why in words for people, without the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class SealedValue:
 def read_keys(text: str) -> dict[str, bytes]:
     """Return the keys of a setting by id, in their order; raise ValueError for an invalid key.
 
-    The setting is base64 of 32 bytes each, separated by commas. An id says nothing of its key.
+    The setting is base64 of 32 bytes each, separated by commas. An id reveals nothing of its key.
     """
     keys = {}
     for word in filter(None, (word.strip() for word in text.split(","))):
@@ -84,4 +84,4 @@ class Keyring:
         try:
             return AESGCM(key).decrypt(nonce, content, owner.encode())
         except InvalidTag:
-            raise SealError("what is stored was changed by somebody") from None
+            raise SealError("the stored value was changed") from None

@@ -69,7 +69,7 @@ def secret_delete(*, by: Viewer, tenant: Tenant | None, name: str) -> None:
 
 
 def secrets_of(by: Viewer, tenant: Tenant | None) -> QuerySet[Secret]:
-    """The secrets of a tenant that the viewer may see, or his own, without what is sealed."""
+    """The secrets of a tenant that the viewer may see, or the viewer's own, without what is sealed."""
     if tenant is not None:
         by.require(tenant, Role.VIEWER)
     owner = by.user if tenant is None else tenant
@@ -118,7 +118,7 @@ def secret_values(
 
 
 def reseal_all() -> int:
-    """Seal again what is sealed by any key but the first; return how many these were.
+    """Seal again what is sealed by any key but the first; return their number.
 
     Row by row, each locked: it may be changed meanwhile. Raise SealError when one cannot be opened.
     """

@@ -27,7 +27,7 @@ RANK: Mapping[str, int] = {Role.VIEWER: 1, Role.MEMBER: 2, Role.ADMIN: 3}
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who asks, and what he may do. An operator counts as admin of every tenant."""
+    """The caller, and what the caller may do. An operator counts as admin of every tenant."""
 
     user: User
     held: tuple[RoleInTenant, ...] = ()
@@ -109,7 +109,7 @@ class Viewer:
 
 
 def viewer_of(user: User, *, token: Token | None = None, changes: bool = False) -> Viewer:
-    """The viewer for a user; free of queries when he carries his roles. `changes`: he changes something."""
+    """The viewer for a user; without queries if the roles are loaded. `changes`: it changes things."""
     held = getattr(user, "held", None)
     if held is None:
         rows = Membership.objects.filter(user=user).order_by("tenant_id")
@@ -130,7 +130,7 @@ def viewer_of(user: User, *, token: Token | None = None, changes: bool = False) 
 
 
 def viewer(source: Any) -> Viewer:
-    """The viewer behind a request (authentication left him there) or a user."""
+    """The viewer behind a request (where authentication put it) or a user."""
     if isinstance(source, User):
         return viewer_of(source)
     auth = getattr(source, "auth", None)
@@ -138,7 +138,7 @@ def viewer(source: Any) -> Viewer:
 
 
 def token_of_header(header: str) -> Token:
-    """The valid token in an Authorization header, its user carrying his roles; else NotSignedIn."""
+    """The valid token in an Authorization header, with its user's roles loaded; else NotSignedIn."""
     keyword, _, text = header.partition(" ")
     if keyword.lower() != "bearer":
         raise NotSignedIn("Send 'Authorization: Bearer alt_...' with an API token.")

@@ -1,6 +1,6 @@
 """Changes to tenants, members, quotas, users and tokens. Each is one transaction.
 
-Two rules hold throughout: no user grants more than he holds, and no tenant is left without an admin, nor the
+Two rules hold throughout: no user grants more than they hold, and no tenant is left without an admin, nor the
 platform without an operator, by mistake.
 """
 
@@ -77,7 +77,7 @@ def tenant_remove(*, by: Viewer, tenant: Tenant) -> None:
 
 @transaction.atomic
 def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tuple[Membership, bool]:
-    """Give a user this role in the tenant; also return whether he is new there.
+    """Give a user this role in the tenant; also return whether the user is new there.
 
     Only operators make members of others: admins invite them (`tenants.invitations`), and do not learn by
     trying who exists.
@@ -107,7 +107,7 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
 
 @transaction.atomic
 def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
-    """End a membership. An admin may end any, a member his own."""
+    """End a membership. An admin may end any, a member their own."""
     by.require(tenant, Role.VIEWER if by.user.username == username else Role.ADMIN)
     tenant = _locked(tenant)
     membership = Membership.objects.filter(tenant=tenant, user__username=username).first()
@@ -173,7 +173,8 @@ def user_create(
 ) -> tuple[User, str | None]:
     """Return a new user, and the password to hand over when none was given.
 
-    `by` may name a program; None: he makes the account himself, by an invitation that the caller has checked.
+    `by` may name a program; None: the new user makes the account, by an invitation that the caller has
+    checked.
     """
     if isinstance(by, Viewer):
         by.require_operator()
@@ -205,8 +206,8 @@ def user_change(
     password: str | None = None,
     end_tokens: bool = True,
 ) -> User:
-    """Change what is not None. A user who is made inactive is signed out at once, and all his tokens end for
-    good. `scheduler.jobs.services.leaving`, which calls this, decides what becomes of the jobs.
+    """Change what is not None. A user who is made inactive is signed out at once, and all the user's tokens
+    end for good. `scheduler.jobs.services.leaving`, which calls this, decides what becomes of the jobs.
 
     With a new password all sessions must sign in again, and all tokens end unless `end_tokens` is False.
     """
@@ -270,7 +271,7 @@ def tour_seen(*, by: Viewer, seen: bool) -> None:
 
 
 def _in_name_of(by: Viewer | str | None) -> AbstractContextManager[object]:
-    """A program names itself; for a viewer, his request names him."""
+    """A program names itself; a viewer is named by the request."""
     return acting(Source(kind="system", actor=by)) if isinstance(by, str) else nullcontext()
 
 
@@ -364,7 +365,7 @@ def token_revoke(*, by: Viewer, key: str) -> None:
 
 
 def _own_token(by: Viewer, owned: QuerySet[Token], key: str) -> Token:
-    """The token with this key. Without the scope to manage, a token is good for itself alone."""
+    """The token with this key. Without the scope to manage, a token can act only on itself."""
     token = owned.filter(key=key).first()
     if token is None:
         raise NotFound(f"You have no token with the key {key!r}.")
@@ -382,7 +383,7 @@ def _check_scopes(by: Viewer, needed: set[str]) -> None:
 
 
 def _checked_days(days: int | None, never: bool) -> int | None:
-    """For how many days a token is good; None for ever."""
+    """The days for which a token works; None: for ever."""
     most, may_never = settings.CONFIG.token_days_most, settings.CONFIG.tokens_may_never_expire
     if never and not may_never:
         problem, expected = "a token has to expire here", f"a whole number from 1 to {most}"

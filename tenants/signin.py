@@ -1,10 +1,10 @@
-"""Checking a password, and letting those who guess wait: for all processes together, never at others' cost.
+"""Checking a password, and making users who guess wait: for all processes together, never at others' cost.
 
 Wrong guesses are counted by guesser: the browser, where it shows that this user has signed in with it before,
 and otherwise the address together with the name. After some free guesses each has to wait for its turn,
 longer and longer. When many guess from an address, or at a name, a newcomer there has one free guess. So a
-user who knows his password waits only for those who guess at his name from his own address, and not for them
-either in a browser that he has used before.
+user who knows the password waits only for guesses at the same name from the same address, and not even for
+these in a browser that the user has used before.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ALL = f"{_PREFIX}all"
 
 
 class Guesser(NamedTuple):
-    """Keys of what is counted: by guesser; for a stranger also from his address, and at the name."""
+    """Keys of what is counted: by guesser; for a stranger also from the address, and at the name."""
 
     own: str
     address: str = ""
@@ -90,7 +90,7 @@ def with_password(request: HttpRequest, viewer: Viewer, password: str | None) ->
 
 
 def remember_browser(request: HttpRequest, response: HttpResponseBase, user: User) -> None:
-    """Let others' guesses at this user's name not concern this browser, from now on."""
+    """Keep others' guesses at this user's name from delaying this browser, from now on."""
     if not _browser(request, user.username):
         response.set_cookie(
             BROWSER_COOKIE,
@@ -220,7 +220,7 @@ def _take_back(guesser: Guesser) -> None:
     in often.
     """
     with _redis().pipeline(transaction=True) as pipeline:
-        # His own wrong guesses before are forgiven.
+        # The user's own wrong guesses before are forgiven.
         pipeline.delete(_PREFIX + guesser.own)
         for key in filter(None, guesser[1:]):
             pipeline.hincrby(_PREFIX + key, "wrong", -1)

@@ -1,4 +1,4 @@
-"""People and places, said to the server in the client's ways: `client.administration.users()`."""
+"""Users, tenants, nodes and virtual clusters, as a part of the client: `client.administration.users()`."""
 
 from __future__ import annotations
 
@@ -95,14 +95,12 @@ class Administration:
         cpus: float | None = None,
         memory_bytes: int | None = None,
     ) -> Quota:
-        """Put another quota in the place of the whole one, and return it; None: no limit."""
+        """Replace the whole quota, and return it; None: no limit."""
         body = {"limits": dict(limits), "cpus": cpus, "memory_bytes": memory_bytes}
         return cast("Quota", self.send("PUT", _path("tenants", tenant, "quota"), body=body))
 
     def limits_of_users(self, tenant: str) -> Iterator[LimitsOfUser]:
-        """Quotas and budgets of members, without those who have none; a member who is not an admin sees his
-        own.
-        """
+        """Quotas and budgets of members who have some; members who are not admins see only their own."""
         return cast("Iterator[LimitsOfUser]", self.pages(_path("tenants", tenant, "user-limits"), {}, None))
 
     def user_quota(self, tenant: str, username: str) -> UserQuotaState:
@@ -110,7 +108,7 @@ class Administration:
         return cast("UserQuotaState", self.read(path))
 
     def set_user_quota(self, tenant: str, username: str, wanted: Mapping[str, Any]) -> UserQuotaState:
-        """Put gpus, cpus and memory_bytes in the place of a member's quota; what is left out has no limit."""
+        """Replace a member's quota by gpus, cpus and memory_bytes; what is left out has no limit."""
         path = _path("tenants", tenant, "members", username, "quota")
         return cast("UserQuotaState", self.send("PUT", path, body=dict(wanted)))
 
@@ -212,7 +210,7 @@ class Administration:
         self.send("DELETE", _path("nodes", name))
 
     def new_node_token(self, name: str) -> NodeWithToken:
-        """Make a new token, which the answer alone has; the old one is worth nothing from now on."""
+        """Make a new token, which the answer alone has; the old one stops working at once."""
         return cast("NodeWithToken", self.send("POST", _path("nodes", name, "token")))
 
     def add_virtual_cluster(self, wanted: Mapping[str, Any]) -> VirtualCluster:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: What scripts read of Slurm, from what agents set.
+#: The variables of Slurm that scripts read, from those that agents set.
 _VARIABLES = """\
 export SLURM_JOB_ID="$ALLOT_JOB" SLURM_JOBID="$ALLOT_JOB" SLURM_PROCID="$((${{RANK:-0}} - {first}))"
 export SLURM_NTASKS={tasks} SLURM_NPROCS={tasks} SLURM_JOB_NAME={name}

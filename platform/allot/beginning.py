@@ -41,7 +41,7 @@ def begin_at(text: str, option: str = "--begin", *, now: datetime | None = None)
     try:
         found = _of_the_calendar(wanted, now)
     except ValueError as error:
-        raise WrongUse(f"{option}: {text!r} is no time: {error}.") from None
+        raise WrongUse(f"{option}: {text!r} is not a time: {error}.") from None
     if found is not None:
         return _written(found)
     raise WrongUse(f"{option}: {text!r} is not a time; expected one {_EXPECTED}.")

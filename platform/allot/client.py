@@ -183,7 +183,7 @@ class Client:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/requeue"))
 
     def page_address(self, job_id: int, port: str) -> str:
-        """Where a browser sees the pages at a port that the job names; good for once, within a minute."""
+        """Where a browser sees the pages at a port that the job names; works once, within a minute."""
         # Not repeated as a write is: each answer is another ticket.
         answer = self._transport.request("POST", f"/jobs/{job_id}/ports/{quote(port, safe='')}/open")
         return str(answer["url"])
@@ -206,7 +206,7 @@ class Client:
     # The cluster
 
     def fragmentation(self, minutes: int = 60) -> schema.Fragmentation:
-        """How much of the idle GPUs is of no use to what usually runs, and why. For operators."""
+        """How many idle GPUs the usual jobs cannot use, and why. For operators."""
         return cast("schema.Fragmentation", self._read("/cluster/fragmentation", {"minutes": minutes}))
 
     def shared_gpus(self) -> Iterator[schema.SharedGpu]:
@@ -279,12 +279,12 @@ class Client:
         return cast("list[schema.FailureRule]", self._read("/failure-rules")["rules"])
 
     def set_failure_rules(self, rules: object) -> list[schema.FailureRule]:
-        """Put other rules in the place of all there are. For operators."""
+        """Replace all rules. For operators."""
         answer = self._transport.request("PUT", "/failure-rules", body={"rules": rules})
         return cast("list[schema.FailureRule]", answer["rules"])
 
     def try_failure_rules(self, rules: object, log: str, exit_code: int) -> schema.FailureRuleMatch:
-        """Which of these rules an attempt would match that wrote this last. For operators."""
+        """Which of these rules an attempt with this last output would match. For operators."""
         asked = {"rules": rules, "log": log, "exit_code": exit_code}
         return cast("schema.FailureRuleMatch", self._write("/failure-rules/test", asked))
 
@@ -457,7 +457,7 @@ class Client:
             found = self._read(path)
         return found
 
-    # How it is said to the server
+    # Requests to the server
 
     def _read(self, path: str, parameters: Mapping[str, object] | None = None) -> Any:
         return self._transport.request(

@@ -251,7 +251,7 @@ def _value(value: object) -> str:
 
 def guarantee_words(job: Job) -> str:
     """`guaranteed`, unless the guarantee does not hold now."""
-    lapsed = " (lapsed: its cells are no more, guaranteed jobs may take its GPUs)"
+    lapsed = " (lapsed: its cells no longer exist, and guaranteed jobs may take its GPUs)"
     return job["guarantee"] + (lapsed if job["guarantee_lapsed"] else "")
 
 

@@ -64,7 +64,7 @@ class Refused(AllotError):
 
 
 class NotSignedIn(Refused):
-    """No token, or one that the server no longer takes."""
+    """No token, or one that the server no longer accepts."""
 
     exit_code = 3
 
@@ -97,5 +97,5 @@ class Busy(Refused):
     ) -> None:
         super().__init__(message, status=status, code=code)
         self.retry_after_seconds = retry_after_seconds
-        #: The caller, or his tenant, has more under way than the server allows at once.
+        #: The caller, or the caller's tenant, has more under way than the server allows at once.
         self.is_limit = is_limit

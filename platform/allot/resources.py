@@ -126,7 +126,7 @@ class Logs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughputs:
-    """What is known of how fast jobs are on each GPU model, said to the server in the client's ways."""
+    """What is known of how fast jobs are on each GPU model, as a part of the client."""
 
     read: Callable[..., Any]
     write: Callable[..., Any]
@@ -148,11 +148,11 @@ class Throughputs:
         return cast("JobScaling", self.read(f"/jobs/{job_id}/scaling"))
 
     def sensitivity_of_job(self, job_id: int) -> JobSensitivity:
-        """How fast a job's replicas are by their CPUs and memory, and what they have now."""
+        """The speed of a job's replicas by CPUs and memory, and what they have now."""
         return cast("JobSensitivity", self.read(f"/jobs/{job_id}/sensitivity"))
 
     def elasticity_savings(self) -> Iterator[ElasticitySavings]:
-        """What elasticity saved, by all that was worked out of it, the newest first. For operators."""
+        """The simulations of what elasticity saved, the newest first. For operators."""
         return cast("Iterator[ElasticitySavings]", self.pages("/elasticity-savings", {}, None))
 
     def simulate_elasticity(self, days: float) -> ElasticitySavings:
@@ -181,7 +181,7 @@ class Throughputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Market:
-    """Offers, loans, rules and credits, said to the server in the client's ways."""
+    """Offers, loans, rules and credits, as a part of the client."""
 
     read: Callable[..., Any]
     write: Callable[..., Any]
@@ -218,7 +218,7 @@ class Market:
         return cast("Iterator[MarketRule]", self.pages("/market/rules", filters, None))
 
     def add_rule(self, wanted: Mapping[str, Any]) -> MarketRule:
-        """Let a virtual cluster lend or borrow by itself; the fields of POST /market/rules."""
+        """Let a virtual cluster lend or borrow automatically; the fields of POST /market/rules."""
         return cast("MarketRule", self.write("/market/rules", dict(wanted)))
 
     def remove_rule(self, rule: int) -> None:
@@ -253,7 +253,7 @@ def _account(virtual_cluster: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Pools of nodes that answer requests, said to the server in the client's ways."""
+    """Pools of nodes that answer requests, as a part of the client."""
 
     write: Callable[..., Any]
     pages: Callable[..., Iterator[dict[str, Any]]]
@@ -300,7 +300,7 @@ def _return_body(deadline_seconds: float | None, why: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notices:
-    """Which events users get, and what a tenant may use up, in requests of the client."""
+    """Which events users get, and what a tenant may use up, as a part of the client."""
 
     read: Callable[..., Any]
     write: Callable[..., Any]
@@ -380,7 +380,7 @@ def _budget(tenant: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Tokens, said to the server in the client's ways."""
+    """Tokens, as a part of the client."""
 
     pages: Callable[..., Iterator[dict[str, Any]]]
     send: Callable[..., Any]
@@ -395,7 +395,7 @@ class Tokens:
         return cast("NewToken", self.send("POST", "/tokens", body=dict(wanted)))
 
     def rotate(self, key: str, wanted: Mapping[str, Any]) -> NewToken:
-        """Make one in the place of one's own: overlap_seconds, your_password."""
+        """Replace one's own token by a new one: overlap_seconds, your_password."""
         return cast("NewToken", self.send("POST", f"/tokens/{quote(key, safe='')}/rotate", body=dict(wanted)))
 
     def revoke(self, key: str) -> None:
@@ -404,7 +404,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The audit log, said to the server in the client's ways."""
+    """The audit log, as a part of the client."""
 
     read: Callable[..., Any]
     pages: Callable[..., Iterator[dict[str, Any]]]
@@ -438,7 +438,7 @@ class Secrets:
         return cast("Iterator[Secret]", self.pages(_secrets(tenant), {}, None))
 
     def set(self, name: str, value: str, *, tenant: str | None = None) -> Secret:
-        """Keep a secret, in place of the one of that name."""
+        """Store a secret, or replace the one of that name."""
         path = f"{_secrets(tenant)}/{quote(name, safe='')}"
         return cast("Secret", self.send("PUT", path, body={"value": value}))
 
@@ -466,7 +466,7 @@ class Templates:
         return cast("JobTemplate", self.read(f"{_templates(tenant)}/{quote(name, safe='')}"))
 
     def set(self, tenant: str, name: str, spec: Mapping[str, Any], *, summary: str = "") -> JobTemplate:
-        """Keep a specification as a template, in place of the one of that name."""
+        """Save a specification as a template, or replace the one of that name."""
         path, body = f"{_templates(tenant)}/{quote(name, safe='')}", {"spec": dict(spec), "summary": summary}
         return cast("JobTemplate", self.send("PUT", path, body=body))
 

@@ -247,7 +247,7 @@ def _one(
         parts = value.split(":")
         if option == "gres":
             if parts[0] != "gpu" or "," in value:
-                return "not possible", "of generic resources only gpu is known"
+                return "not possible", "gpu is the only generic resource known here"
             parts = parts[1:]
         count = _number(option, parts.pop()) if parts and parts[-1].isdecimal() else 1
         models += parts[:1]
@@ -462,7 +462,9 @@ def _component(made: Translation, asked: Asked, *, has_steps: bool) -> Component
     if not tasks or gpus % tasks:
         made.blocked = True
         made.notes.append(
-            Note(0, "GPUs", "not possible", f"{gpus} GPUs for {tasks} tasks; expected as many for each")
+            Note(
+                0, "GPUs", "not possible", f"{gpus} GPUs for {tasks} tasks; expected the same number for each"
+            )
         )
     each = gpus // tasks if tasks else 0
     return Component(

@@ -126,7 +126,7 @@ async def session(account: Account, job_id: int, wanted: Mapping[str, Any]) -> A
         line = Line(socket, account.url)
         frame = await line.next()
         if frame != OPENED:
-            raise SessionEnded("The server does not speak this version's language of sessions.")
+            raise SessionEnded("The server does not support the session protocol of this version.")
         yield line
 
 

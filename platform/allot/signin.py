@@ -1,7 +1,7 @@
 """Turning a user name and password into a named API token.
 
-The password is used for one session that lives as long as this function; what is kept is a token,
-which can be revoked by itself and says in the list of tokens which machine it was made for.
+The password is used for one session that lives as long as this function; what is kept is a token, which can
+be revoked separately. The list of tokens shows for which machine it was made.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Transport:
             raise Unreachable(f"Cannot reach {self.url}: {_cause(error)}.", url=self.url) from error
         except ValueError as error:
             # Not even the server could say so.
-            problem = "a number is infinite or none at all, or a text has a broken character"
+            problem = "a number is infinite or not a number, or a text has a broken character"
             raise WrongUse(f"This cannot be sent: {problem}.") from error
         except (httpx.InvalidURL, httpx.DecodingError) as error:
             raise Unreachable(f"Cannot talk to {self.url}: {error}.", url=self.url) from error
@@ -308,7 +308,7 @@ def _cause(error: httpx.TransportError) -> str:
     if "refused" in text.lower():
         return "connection refused"
     if any(words in text for words in ("Name or service not known", "nodename nor servname", "getaddrinfo")):
-        return "there is no host of that name"
+        return "there is no host with that name"
     return text.rstrip(".") or type(error).__name__
 
 

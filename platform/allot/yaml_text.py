@@ -87,7 +87,7 @@ def _settle(node: yaml.Node, place: str, *, is_text: bool, done: set[int]) -> No
         if is_text and node.style is None:
             node.tag = _STR
         elif node.tag == _FLOAT and _NOT_FINITE.search(node.value):
-            raise Refused(f"{place or 'it'}: {node.value} is no number that a field can have", node)
+            raise Refused(f"{place or 'it'}: {node.value} is not a number that a field can have", node)
         return
     if id(node) in done:
         return

@@ -70,7 +70,7 @@ def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
         # A page begins by asking who is signed in; "no user" is an answer.
         asks_only = request.method == "GET" and request.path == _WHO_AM_I
         return not (asks_only and "Authorization" not in request.headers)
-    # A caller that only waits for his turn to sign in is asked again, and refused or not then.
+    # A caller that only waits for its turn to sign in asks again, and is refused or not then.
     is_waiting = TURN_AFTER_SECONDS in getattr(request, "scope", {})
     return bool(_tried(request)) and response.status_code == _TOO_MANY_GUESSES and not is_waiting
 

@@ -1,6 +1,6 @@
 """The caller of a request: a token in the Authorization header, or the session of a signed-in browser.
 
-Either way `request.auth` is the Viewer and knowing him costs one query (plus the session's own). The answer
+Either way `request.auth` is the Viewer, which costs one query (plus the session's own). The answer
 is remembered on Django's request, because the idempotency middleware asks before the view does.
 """
 
@@ -32,7 +32,7 @@ LAST_USED_PRECISION = timedelta(minutes=1)
 
 
 class UserBackend(ModelBackend):
-    """Django's passwords; a session's user arrives with his roles in the same query."""
+    """Django's passwords; a session's user and the user's roles come with the same query."""
 
     def get_user(self, user_id: int) -> User | None:
         user = user_with_roles(user_id)

@@ -61,7 +61,8 @@ class Config(BaseSettings):
     # believed, and no others. None: there is no proxy.
     trusted_proxies: str = ""
 
-    # How many processes answer at the web server's port. Limits below that are said "at once" are each one's.
+    # How many processes answer at the web server's port. Limits below that say "at once" hold for each
+    # process.
     web_processes: int = Field(default=1, ge=1, le=64)
     round_seconds: float = Field(default=5.0, gt=0)
     # How long a round may take before another may be started over it (it is then fenced).
@@ -162,7 +163,7 @@ class Config(BaseSettings):
     token_days: int = Field(default=90, ge=1)
     token_days_most: int = Field(default=365, ge=1, le=3_650, validate_default=True)
     tokens_may_never_expire: bool = False
-    # Take nodes on which nothing keeps jobs apart, though this server is reached from other machines.
+    # Accept nodes on which nothing keeps jobs apart, even if other machines reach this server.
     unsafe_jobs: bool = False
     # Reads GET /metrics and nothing else, for a collector that has no account; empty: operators only.
     metrics_token: SecretStr = SecretStr("")
@@ -200,10 +201,12 @@ class Config(BaseSettings):
             try:
                 network = ipaddress.ip_network(proxy)
             except ValueError:
-                said = "is no address or network; right is 10.0.0.5 or 10.0.0.0/24, and several with commas"
+                said = (
+                    "is not an address or network; expected 10.0.0.5 or 10.0.0.0/24, and several with commas"
+                )
                 raise ValueError(f"{proxy!r} {said}") from None
             if network.prefixlen == 0:
-                raise ValueError(f"{proxy!r} is everybody: name the proxies")
+                raise ValueError(f"{proxy!r} contains all addresses: name the proxies")
         return value
 
     @property

@@ -132,7 +132,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.refuse(408, "too_slow", "The body arrived too slowly.")
                 return
         if not self.is_taken(now):
-            # What is left cannot be said to such a reader. One that reads on sees that there is more.
+            # Such a reader cannot be sent an error. One that reads on sees that the answer is not complete.
             self.forget()
             self.transport.abort()
             return

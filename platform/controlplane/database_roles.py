@@ -1,6 +1,6 @@
 """Two roles for one database: the owner migrates it, the application reads and writes its rows.
 
-The application's role owns nothing. So an attacker who makes the server run SQL of his own can neither drop a
+The application's role owns nothing. So an attacker who makes the server run any SQL can neither drop a
 table nor switch off a trigger, and so cannot change what is append-only (decision 0031).
 """
 
@@ -60,7 +60,7 @@ def grant(connection: Any, application: str) -> None:
             "GRANT USAGE ON SCHEMA {schema} TO {role}",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
-            # Which migrations were run is nothing that the application may say.
+            # The application may not change which migrations were run.
             "REVOKE INSERT, UPDATE, DELETE ON {schema}.django_migrations FROM {role}",
             # Nor may it rewrite who did what; retention is a function of the owner's.
             "REVOKE UPDATE, DELETE ON {schema}.tenants_auditentry FROM {role}",

@@ -26,7 +26,7 @@ from tenants.errors import ApplicationError
 
 log = logging.getLogger(__name__)
 
-#: How the request that is answered now is called (`middleware.HeadersMiddleware`).
+#: The name of the request that is being answered (`middleware.HeadersMiddleware`).
 request_name = ContextVar("request_name", default="")
 
 # (code, status) of the framework's exceptions; the first match counts.

@@ -40,10 +40,10 @@ IDS_AT_ONCE = 500
 
 #: Why a stream ends, by the code in its last event.
 ENDS = {
-    "rights_changed": "Your rights have changed; come back for what you may see now.",
-    "not_signed_in": "What you signed in with is good no longer.",
-    "unavailable": "The database does not answer just now; come back with Last-Event-ID.",
-    "stopping": "The server stops; come back with Last-Event-ID.",
+    "rights_changed": "Your rights have changed; connect again for what you may see now.",
+    "not_signed_in": "Your session or token is no longer valid.",
+    "unavailable": "The database does not answer just now; connect again with Last-Event-ID.",
+    "stopping": "The server stops; connect again with Last-Event-ID.",
 }
 
 #: All streams read in turns, so that they take no thread from requests.

@@ -1,8 +1,8 @@
 """HTTP by Django, each request from beginning to end in one of a few threads that stay.
 
 Django's own handler starts a thread for every request, and goes to it and back to the event loop for the
-signals, the middleware, the view and the end, since each of them might be asynchronous. Ours are not. To go
-there once is what makes small requests cheap: the way cost several times as much as what they do.
+signals, the middleware, the view and the end, since each of them might be asynchronous. Ours are not. Going
+there only once makes small requests cheap: each way costs several times as much as their work.
 """
 
 import asyncio
@@ -239,7 +239,7 @@ def is_streamed(scope: Scope) -> bool:
 
 @cache
 def heavy_paths(routes: str) -> re.Pattern[str]:
-    """What matches the paths of the views that say of themselves that they are heavy (`is_heavy`)."""
+    """What matches the paths of the views that declare themselves heavy (`is_heavy`)."""
     return _paths_of(routes, "is_heavy")
 
 

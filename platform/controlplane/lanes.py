@@ -27,7 +27,7 @@ from django.conf import settings
 from controlplane.limits import Scope
 
 T = TypeVar("T")
-#: How long it is remembered whose a token or a session is. Only turns depend on it, and no right.
+#: How long the user of a token or session is remembered. Only turns depend on it, and no rights.
 KNOWN_SECONDS = 60.0
 MOST_KNOWN = 10_000
 LONGEST_RETRY_SECONDS = 30
@@ -237,7 +237,9 @@ class Callers:
         self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
 
     def of(self, scope: Scope) -> Caller:
-        """Return who asks, as far as it is known: what was not seen to be good stands for its address."""
+        """Return the caller, as far as it is known: credentials not known to be valid count for their
+        address.
+        """
         learned, caller = self._known.get(_credential(scope), (0.0, None))
         if caller is not None and self._clock() - learned < KNOWN_SECONDS:
             return caller

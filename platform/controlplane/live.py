@@ -1,8 +1,8 @@
 """The two WebSockets: pages that watch, and node agents that wait to be woken.
 
-A page gets what its viewer may see when it connects. When his rights change, its stream ends within ten
-seconds; if he has any left it connects again, and gets what he may see then. Whatever is lost on the way is
-refetched by REST: nothing here keeps state for a page.
+A page gets what its viewer may see when it connects. When the viewer's rights change, the stream ends within
+ten seconds. If the viewer has any left, the page connects again and gets what the viewer may see then.
+Whatever is lost on the way is refetched by REST: nothing here keeps state for a page.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ class IdempotentAnswer(models.Model):
     fingerprint = models.BinaryField(max_length=32)
     status = models.PositiveSmallIntegerField(null=True)
     body = models.BinaryField(null=True)
-    #: Where what was made is; empty: nothing was.
+    #: The address of what was made; empty: nothing was made.
     location = models.CharField(max_length=500, blank=True, db_default="")
     created_at = models.DateTimeField(auto_now_add=True)
 

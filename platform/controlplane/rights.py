@@ -1,4 +1,4 @@
-"""Rights that end, end what rests on them: streams, watched logs, sessions in jobs, their pages, downloads.
+"""When rights end, what depends on them ends: streams, watched logs, sessions in jobs, pages, downloads.
 
 Each of them holds a `Right` for as long as it is open, and waits for it to change. One watch in each process
 asks the database about all of them with one statement, at once when a change is announced
@@ -40,11 +40,11 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="rights")
 
 
 class Right:
-    """What a user may do who has something open; `release` it when that is closed."""
+    """The rights of a user who has something open; `release` them when that is closed."""
 
     def __init__(self, watch: _Watch, sign_in: SignIn, viewer: Viewer, facts: Facts, seen_at: float) -> None:
         self.sign_in = sign_in
-        #: The user, and what he may do now; None: nothing any more.
+        #: The user, with the user's present rights; None: none any more.
         self.viewer: Viewer | None = viewer
         self.facts: Facts | None = facts
         #: When it was last seen in the database, by the event loop's clock.
@@ -66,7 +66,7 @@ class Right:
         self._watch.rights.discard(self)
 
     def become(self, viewer: Viewer | None, *, has_changed: bool = False) -> None:
-        """Take note of what he may do now; `has_changed`: that is news though it is the same as before."""
+        """Record the user's present rights; `has_changed`: report them even if they are unchanged."""
         if viewer is None:
             self.release()
         if has_changed or not _same(viewer, self.viewer):
@@ -93,17 +93,17 @@ async def hold_of_scope(scope: Mapping[str, Any]) -> Right | None:
 
 
 class Reader(NamedTuple):
-    """The user who asked for an answer that takes its time, and with which rights."""
+    """The user who asked for an answer that takes its time, and the rights at that time."""
 
     viewer: Viewer
     sign_in: SignIn
-    #: Whether the user may still read it, by the database; without, he may if he has all rights that he had
-    #: when he asked.
+    #: Whether the user may still read it, by the database; without this, the user may while none of the
+    #: rights at that time has ended.
     may_read: Callable[[Viewer], bool] | None
 
 
 def reader_of(request: HttpRequest, response: HttpResponseBase) -> Reader | None:
-    """Return who is answered; None where it was not asked who that is."""
+    """Return the reader of the answer; None where no code asked for the user."""
     viewer = getattr(request, "auth", None)
     if not isinstance(viewer, Viewer):
         return None
@@ -112,7 +112,7 @@ def reader_of(request: HttpRequest, response: HttpResponseBase) -> Reader | None
 
 
 async def lost(reader: Reader) -> None:
-    """Wait until he may no longer read what he asked for."""
+    """Wait until the user may no longer read the answer."""
     # Most answers are complete by then, and cost nothing.
     await asyncio.sleep(RECHECK_SECONDS)
     right = await hold(reader.sign_in)
@@ -176,7 +176,7 @@ class _Watch:
             async with asyncio.timeout_at(min(right.seen_at for right in rights) + LONGEST_UNSEEN_SECONDS):
                 found = await _look_in_thread([r.sign_in for r in rights], [r.facts for r in rights])
         except (DatabaseError, TimeoutError) as error:
-            log.warning("It cannot be looked up who may still do what: %s", error or "no answer in time")
+            log.warning("Rights cannot be checked: %s", error or "no answer in time")
             for right in rights:
                 if clock() >= right.seen_at + LONGEST_UNSEEN_SECONDS:
                     right.become(None)

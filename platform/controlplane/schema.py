@@ -45,7 +45,7 @@ EDITION = OpenApiParameter(
     location=OpenApiParameter.HEADER,
     type=str,
     response=["200"],
-    description="The edition of the thing: another one once somebody has changed it.",
+    description="Version of the object; it changes whenever the object does.",
 )
 EDITION_MADE_FROM = OpenApiParameter(
     name="If-Match",

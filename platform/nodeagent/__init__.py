@@ -11,8 +11,8 @@ README.md beside this file has the diagram and the words.
     devices, health, metrics, output, sessions   reports of the node, and what goes on in attempts
     clock, configuration, folder, procfs, programs   what all of them use
 
-Three modules are programs, and other versions call them by their names, which therefore stay: `nodeagent`
-itself, `nodeagent.shim.main`, and `nodeagent.batch.remote_runner`, of which batch jobs wait in line for days.
+Three modules are programs that other versions call by name, so their names stay: `nodeagent` itself,
+`nodeagent.shim.main`, and `nodeagent.batch.remote_runner`, which batch jobs name that wait in line for days.
 """
 
 VERSION = "0.1.0"

@@ -254,7 +254,7 @@ class Agent:
                 answer = await self.client.secrets(SecretsRequest(attempt=desired.attempt))
                 break
             except Unreachable as error:
-                log.warning("The secrets of attempt %d are not to be had yet: %s", desired.attempt, error)
+                log.warning("The secrets of attempt %d are not available yet: %s", desired.attempt, error)
                 await asyncio.sleep(wait_seconds(backoff.failed()))
             except Refusal as error:
                 answer = SecretsAnswer(problem=f"The server did not hand out its secrets: {error}")

@@ -148,7 +148,7 @@ class Configuration:
     #: An interpreter whose folder comes first on the jobs' PATH.
     python: str | None = None
     #: What keeps jobs apart, bubblewrap or else Landlock: no attempt without it, or wherever it works, or
-    #: nothing at all. "auto" is what "preferred" was called once.
+    #: nothing at all. "auto" is the old name of "preferred".
     sandbox: Literal["required", "preferred", "off", "auto"] = "required"
     #: Folders that jobs can read, beside the system's.
     readable_folders: tuple[str, ...] = ()
@@ -191,9 +191,9 @@ def read_configurations(path: Path) -> tuple[Configuration, ...]:
     if slurm is None:
         return (_checked(path, value),)
     if "node" in value or "token" in value:
-        raise ConfigurationError(f"{path}: node, token: leave them out; slurm.nodes says them")
+        raise ConfigurationError(f"{path}: node, token: leave them out; slurm.nodes states them")
     if value.get("metrics_address"):
-        raise ConfigurationError(f"{path}: metrics_address: is of one node, so not together with slurm")
+        raise ConfigurationError(f"{path}: metrics_address: is for one node, so leave it out beside slurm")
     nodes = slurm.get("nodes") if isinstance(slurm, dict) else None
     if not isinstance(nodes, dict) or not nodes or not all(isinstance(one, str) for one in nodes.values()):
         raise ConfigurationError(f"{path}: slurm.nodes: must name at least one node, each with its token")
@@ -287,7 +287,7 @@ def _check(path: Path, configuration: Configuration) -> None:
     elif inventory.kind == "none" and (inventory.gpus or inventory.gpu_model):
         raise ConfigurationError(f"{path}: inventory: with kind none leave out gpus and gpu_model")
     elif inventory.gpus:
-        raise ConfigurationError(f"{path}: inventory: with kind nvml leave out gpus; the driver says them")
+        raise ConfigurationError(f"{path}: inventory: with kind nvml leave out gpus; the driver reports them")
 
 
 def _check_store(path: Path, store: str | None, endpoint: str | None) -> None:
@@ -304,7 +304,7 @@ def _check_store(path: Path, store: str | None, endpoint: str | None) -> None:
 def _check_slurm(path: Path, slurm: Slurm) -> None:
     if not slurm.partition or slurm.gpu_memory_bytes < 1:
         raise ConfigurationError(
-            f"{path}: slurm: partition and gpu_memory_bytes must say which nodes' GPUs there are"
+            f"{path}: slurm: partition and gpu_memory_bytes must state which GPUs the nodes have"
         )
     if not 0.1 <= slurm.every_seconds <= 60.0:
         raise ConfigurationError(f"{path}: slurm.every_seconds: must be from 0.1 to 60")

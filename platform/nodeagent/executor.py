@@ -31,7 +31,7 @@ class Runtime(Protocol):
 
     What the server relies on, whatever happens to the agent, the node or the network:
 
-    - *Once*: an attempt's processes are started once at most, also by an agent that died in the midst.
+    - *Once*: an attempt's processes are started once at most, even if the agent died in between.
     - *Lease*: by the newest deadline given to `extend_lease` they are dead or frozen, without help from
       outside. What is frozen runs again only when `extend_lease` names it, and is killed after
       `freeze_seconds`.

@@ -1,4 +1,4 @@
-"""How well a node keeps jobs from other jobs and from the node; said in its inventory."""
+"""How well a node keeps jobs from other jobs and from the node; stated in its inventory."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ Enforcement = Literal["", "enforced", "cooperative", "placement_only"]
 
 
 def node_enforcement(isolation: Mapping[str, bool]) -> Enforcement:
-    """Return how a node holds jobs to their parts of GPUs, by its inventory; empty: it has not said."""
+    """Return how a node holds jobs to their parts of GPUs, by its inventory; empty: not reported."""
     if "gpu_parts" not in isolation:
         return ""
     if isolation["gpu_parts"]:
@@ -178,7 +178,7 @@ def node_enforcement(isolation: Mapping[str, bool]) -> Enforcement:
 
 
 def weakest_enforcement(found: Collection[str]) -> Enforcement:
-    """Return how a whole is held of whose parts this is known: as the part of it that is held least."""
+    """Return how a whole is held, given how its parts are held: as the weakest of them."""
     levels: tuple[Enforcement, ...] = ("placement_only", "cooperative", "enforced")
     return next((level for level in levels if level in found), "")
 
@@ -387,7 +387,7 @@ class LogChunk:
     sequence: int
     at: float
     text: str
-    #: The bytes themselves in base64 where the text does not say them, as of invalid UTF-8; else "".
+    #: The bytes themselves in base64 where the text does not represent them, as with invalid UTF-8; else "".
     raw: str = ""
 
 

@@ -71,7 +71,7 @@ class TokenDaemon:
         self.door = door
         self.history = History(began=now)
         self.clients: dict[int, Client] = {}
-        #: Those who stand still for the token, who came first first.
+        #: Clients that stand still for the token, in the order in which they came.
         self.waiting: list[Client] = []
         self.holder: Client | None = None
         self.grant = Grant("", 0)
@@ -133,7 +133,7 @@ class TokenDaemon:
                 raise ValueError(f"{message!r:.80}: expected an object")
             return self.obey(client, message, now)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            sys.stderr.write(f"A client was let go, as what it says cannot be understood: {error}\n")
+            sys.stderr.write(f"A client was disconnected, as its message cannot be read: {error}\n")
             return False
 
     def obey(self, client: Client, message: dict[str, Any], now: int) -> bool:
@@ -142,7 +142,7 @@ class TokenDaemon:
             client.burst = max(0, int(burst))
         if "join" in message:
             if client.name:
-                raise ValueError(f"it joined as {client.name} and joins once more")
+                raise ValueError(f"it joined as {client.name} and joins again")
             client.share = Share(request=int(message["request"]), limit=int(message["limit"]))
             client.name = str(message["join"])
             # A shim that comes back before its old connection was seen to end.

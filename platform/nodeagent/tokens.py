@@ -57,7 +57,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Everybody who waits is at the limit; ask again at `until`."""
+    """All waiting clients are at the limit; ask again at `until`."""
 
     until: int
 

@@ -145,9 +145,9 @@ def _deadline(body: Mapping[str, Any]) -> datetime | None:
         return now + timedelta(seconds=seconds) if seconds else None
     expected = "an instant in the future, at most a year away"
     if seconds is not None:
-        problem = FieldError("until", "is given beside deadline_seconds", "one of the two")
+        problem = FieldError("until", "cannot be used with deadline_seconds", "one of the two")
     elif not now < until <= now + timedelta(seconds=LONGEST_DRAIN_SECONDS):
-        problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
+        problem = FieldError("until", f"{until.isoformat()} is not in the future, or too far ahead", expected)
     else:
         return until
     raise Invalid.of(problem)

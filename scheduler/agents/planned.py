@@ -18,25 +18,27 @@ FARTHEST = timedelta(days=366)
 
 
 def check_start(starts_at: datetime, now: datetime) -> None:
-    """Raise Invalid where it would not start ahead, or too far."""
+    """Raise Invalid for a start that is not in the future, or too far ahead."""
     if not now < starts_at <= now + FARTHEST:
         expected = "an instant in the future, at most a year away"
-        raise Invalid.of(FieldError("starts_at", f"{in_words(starts_at)} is not ahead, or too far", expected))
+        raise Invalid.of(
+            FieldError("starts_at", f"{in_words(starts_at)} is not in the future, or too far ahead", expected)
+        )
 
 
 def check_end(ends_at: datetime, starts_at: datetime) -> None:
-    """Raise Invalid where it would not end after its start, or too long after."""
+    """Raise Invalid for an end that is not after the start, or too long after it."""
     if not starts_at < ends_at <= starts_at + FARTHEST:
         expected = "an instant after starts_at, at most a year after it"
-        problem = f"{in_words(ends_at)} is not after the start, or too far"
+        problem = f"{in_words(ends_at)} is not after the start, or too far after it"
         raise Invalid.of(FieldError("ends_at", problem, expected))
 
 
 def check_new_end(ends_at: datetime, starts_at: datetime, now: datetime) -> None:
-    """Raise Invalid where what is changed would be over, or for what `check_end` refuses."""
+    """Raise Invalid for a new end in the past, or one that `check_end` refuses."""
     if ends_at <= now:
         expected = "an instant in the future; cancel it to end it now"
-        raise Invalid.of(FieldError("ends_at", "is not ahead", expected))
+        raise Invalid.of(FieldError("ends_at", "is not in the future", expected))
     check_end(ends_at, starts_at)
 
 

@@ -1,4 +1,4 @@
-"""Predictions, and questions about what would be if, as the API's schema describes them."""
+"""Predictions and what-if questions, as the API's schema describes them."""
 
 from collections.abc import Mapping
 

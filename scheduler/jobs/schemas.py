@@ -29,7 +29,7 @@ ACTIONS = [action.value for action in Action]
 
 @require_safe
 def job_spec_schema(request: HttpRequest) -> JsonResponse:
-    """Answer with the JSON Schema of job specifications. Anybody may ask: editors do, without a token."""
+    """Answer with the JSON Schema of job specifications. It needs no token, since editors fetch it."""
     return JsonResponse(json_schema(request.build_absolute_uri()))
 
 

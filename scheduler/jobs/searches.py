@@ -18,7 +18,7 @@ from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Scope, Tenant
 from tenants.selectors import Viewer, tenant_get, viewer
 
-#: The most of one person, and of one tenant.
+#: The most searches of one user, and of one tenant.
 MOST = 100
 
 

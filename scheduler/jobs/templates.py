@@ -136,7 +136,7 @@ def _checked(by: Viewer, tenant: Tenant, spec: Any) -> Any:
 @transaction.atomic
 def _put(by: Viewer, tenant: Tenant, name: str, summary: str, spec: Any) -> tuple[JobTemplate, bool]:
     """Raises Conflict where a tenant has enough of them already."""
-    # One after the other, so that the most is the most.
+    # One after the other, so that the limit holds.
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     row = _of(tenant).filter(name=name).first()
     if row is None:

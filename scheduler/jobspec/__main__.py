@@ -10,7 +10,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def files() -> dict[Path, str]:
-    """Return what belongs into each file."""
+    """Return the content of each file."""
     schema = json.dumps(json_schema(), indent=2) + "\n"
     return {
         _REPOSITORY / "platform/allot/job-spec.schema.json": schema,

@@ -9,7 +9,7 @@ from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kind import Flag, Kind, Schema
 from scheduler.jobspec.kinds import Whole
 
-#: As many as one request submits.
+#: The most jobs that one request submits.
 MOST_TASKS = 1_000
 MOST_INDEX = 4_000_000
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
@@ -37,7 +37,7 @@ def numbers_in(text: str) -> list[int]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no index and no range")
+            raise ValueError(f"{part!r} is neither an index nor a range")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step < 1:
             raise ValueError(f"{part!r} is an empty range")
@@ -66,7 +66,7 @@ class Indices(Kind):
         try:
             numbers_in(indices)
             if percent and not int(at_most):
-                raise ValueError("%0 would let none run")
+                raise ValueError("%0 would let no task run")
         except ValueError as error:
             fields.refuse(name, str(error), _EXPECTED)
             return ""

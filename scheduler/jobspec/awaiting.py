@@ -73,7 +73,7 @@ class AwaitedJobs(Kind):
 
 
 def _as_object(each: object) -> Mapping[str, Any] | None:
-    """Return an entry as an object; None: it is nothing of the kind."""
+    """Return an entry as an object; None: it has none of the three forms."""
     if isinstance(each, Mapping):
         return each
     if isinstance(each, int) and not isinstance(each, bool):

@@ -1,4 +1,4 @@
-"""From when on a job may start, as its specification states it."""
+"""The earliest start of a job, as its specification states it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from scheduler.jobspec.kinds import MOST_SECONDS, plain
 #: Seconds from its submission, or an instant.
 Begin = float | datetime
 _EXPECTED = 'an instant with its time zone, such as "2026-12-01T18:00+01:00", or a duration such as "2h"'
-#: No instant after it fits into every form in which one is kept.
+#: A later instant does not fit into every form in which instants are stored.
 _LATEST = datetime(2999, 12, 31, tzinfo=UTC)
 
 
@@ -30,10 +30,10 @@ class Beginning(Kind):
                 return None
             instant = instant.astimezone(UTC)
         except (ValueError, OverflowError):
-            fields.refuse(name, f"{described(value)} is no time", _EXPECTED)
+            fields.refuse(name, f"{described(value)} is not a time", _EXPECTED)
             return None
         if not 1970 < instant.year <= _LATEST.year:
-            fields.refuse(name, f"{described(value)} is not a time of our age", _EXPECTED)
+            fields.refuse(name, f"{described(value)} is not in the years 1971 to 2999", _EXPECTED)
             return None
         return instant
 
@@ -48,5 +48,5 @@ class Beginning(Kind):
 
 
 def begins_at(begin: Begin | None, submitted_at: datetime) -> datetime | None:
-    """Return the instant that is meant by a job that was submitted then."""
+    """Return the earliest start of a job submitted at `submitted_at`; None: it has none."""
     return begin if begin is None or isinstance(begin, datetime) else submitted_at + timedelta(seconds=begin)

@@ -48,14 +48,14 @@ class Code:
 
 def _one_of_two(fields: Fields, code: Code) -> None:
     if bool(code.archive) == bool(code.git):
-        problem = "is given beside git" if code.git else "is missing"
+        problem = "cannot be used with git" if code.git else "is missing"
         fields.refuse("archive", problem, "an archive; or git with a commit")
     elif code.git and not code.commit:
         fields.refuse("commit", "is missing", _COMMIT_EXPECTED)
     elif code.archive and code.commit:
         fields.refuse("commit", "is given without git", "the address of its repository in git")
     elif _names_someone(code.git):
-        problem = "has a user or password in it, which all who see the job could read"
+        problem = "contains a user or password, which anyone who sees the job could read"
         fields.refuse("git", problem, _ADDRESS_EXPECTED)
 
 

@@ -193,7 +193,7 @@ def field_schema(one: FieldDeclaration, definitions: Definitions) -> Schema:
     if not one.is_required and (not definitions.normal or default is None):
         schema = or_null(schema)
     schema = {"description": one.help, **schema}
-    # Clients take what has a default to be always there, which is not true of every stored job.
+    # Clients assume that a field with a default is always present, which is not true of every stored job.
     if default is not None and not (
         definitions.normal and (one.is_sparse or isinstance(default, list | dict))
     ):
@@ -218,7 +218,7 @@ def _group_schema(group: Group, members: list[FieldDeclaration], definitions: De
     told = {"description": group.help}
     described = _object_schema(group.help, properties, required, definitions)
     reference = told | definitions.define(group.title, described)
-    # What must be given in the group cannot be left out with it.
+    # A group with a required field is itself required.
     is_never_null = bool(required) or (definitions.normal and not group.is_optional)
     return reference if is_never_null else or_null(reference)
 

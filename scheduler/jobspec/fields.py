@@ -108,12 +108,12 @@ class Fields:
         """Return the fields of an object inside this one; left out, it is empty."""
         value = self.take(name)
         inner = Fields({} if value is None else value, self.path_of(name), self.problems)
-        # A value that is not an object lacks everything in it, too; that is one mistake, and reported.
+        # A value that is not an object also lacks every field; that is one mistake, reported once.
         inner._is_object = inner._is_object and self._is_object
         return inner
 
     def checked_list(self, name: str, value: object, *, least: int, most: int, of: str) -> list[Any]:
-        """Return a list's raw items; one of a wrong kind or size is noted and comes back empty."""
+        """Return a list's raw items; note a wrong kind or size and return none."""
         expected = f"a list of {least} to {most} {of}"
         if not isinstance(value, list | tuple):
             problem = "is missing" if value is None else f"{described(value)} is not a list"

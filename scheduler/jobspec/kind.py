@@ -11,7 +11,7 @@ REQUIRED: Any = object()
 
 
 class Definitions:
-    """Schemas of objects by their names, and what refers to them."""
+    """Schemas of objects by name, and references to them."""
 
     def __init__(self, *, normal: bool) -> None:
         #: True: schemas of the normal form; else those of what may be written.
@@ -34,7 +34,7 @@ class Kind:
     expected = "a value"
     #: In the place of a required value that is missing or wrong, so that reading goes on.
     blank: Any = None
-    #: How a flag of the command line takes it; "": it cannot (`allot/spec_flags.py` knows these words).
+    #: How a flag of the command line accepts it; "": none does (`allot/spec_flags.py` knows these words).
     takes = ""
 
     def read(self, fields: Fields, declared: "FieldDeclaration") -> Any:
@@ -69,13 +69,13 @@ class Kind:
 
 @dataclass(frozen=True)
 class Group:
-    """An object of the written form whose fields are kept as attributes of what it stands in."""
+    """An object of the written form whose fields are kept as attributes of the object around it."""
 
     name: str
     #: Its name in the schema.
     title: str
     help: str
-    #: Null in the normal form while its first field says nothing.
+    #: Null in the normal form while its first field is left out.
     is_optional: bool = False
     #: The normal form has only those of its fields that differ from their defaults, and null where none does.
     is_sparse: bool = False

@@ -149,7 +149,7 @@ class Size(Kind):
         return {"anyOf": [{"type": "string", "pattern": r"^ *[0-9.]+ ?([KMGT]i?)?B? *$"}, in_bytes]}
 
 
-#: Of CPUs and memory: the platform gives as much as is of use.
+#: For CPUs and memory: the platform gives as much as is useful.
 AUTO = "auto"
 
 
@@ -202,7 +202,7 @@ class Curve(Kind):
             where = f"{name}.{str(key)[:80]}"
             amount = self._amount(fields, where, key)
             if amount in found:
-                fields.refuse(where, "says the same amount again", "each amount once")
+                fields.refuse(where, "repeats an amount", "each amount once")
             found[amount] = fields.checked_number(where, speed, least=0, most=1e6)
         if len(fields.problems) > problems:
             return ()
@@ -255,7 +255,7 @@ class Truth(Kind):
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of a few words, kept as that word or as what `kept` says that it stands for."""
+    """One of a few words, kept as that word, or as the value that `kept` gives for it."""
 
     words: tuple[str, ...]
     kept: Mapping[str, Any] | None = None
@@ -351,7 +351,7 @@ class Table(Kind):
     most: int
     #: The JSON Schema of a value.
     values: Mapping[str, Any]
-    #: That of a value in the normal form, where it is another.
+    #: The JSON Schema of a value in the normal form, where it differs.
     kept_values: Mapping[str, Any] | None = None
     #: Looks at all of them together.
     together: Callable[[Fields, str, Mapping[str, Any]], None] | None = None

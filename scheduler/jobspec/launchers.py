@@ -14,17 +14,17 @@ LAUNCHERS: tuple[Launcher, ...] = tuple(filter(None, get_args(Launcher)))
 
 
 def processes_each(spec: JobSpec) -> int:
-    """Return of how many processes each replica consists, as far as the platform starts them."""
+    """Return the number of processes that the platform starts in each replica."""
     return max(spec.tasks[0].gpus, 1) if spec.launcher else 1
 
 
 def check_launcher(fields: Fields, spec: JobSpec) -> None:
-    """Note what a launcher cannot start alike in all replicas, and what counts on one process in each."""
+    """Note several tasks, which a launcher cannot start alike, and input workers beside several processes."""
     if not spec.launcher or not spec.tasks:
         return
     if len(spec.tasks) > 1:
         problem = f"the job has {len(spec.tasks)} tasks"
         fields.refuse("launcher", problem, "one task, whose replicas are alike, or no launcher")
     elif spec.input_workers is not None and (processes := processes_each(spec)) > 1:
-        problem = f"is of jobs with one process in each replica, and {spec.launcher} starts {processes}"
+        problem = f"needs one process in each replica, and {spec.launcher} starts {processes}"
         fields.refuse("input_workers", problem, "replicas with one GPU, or no launcher")

@@ -10,7 +10,7 @@ from scheduler.jobspec.spec import JOB, JobSpec
 from scheduler.jobspec.tasks import MAX_REPLICAS
 from tenants.errors import FieldError, Invalid
 
-#: Most characters of all commands, variables and labels of a job: all else is small by itself.
+#: The most characters of a job's commands, variables and labels together; everything else is small.
 TEXT_CHARACTERS = 64 * 1024
 PROBLEMS_REPORTED = 100
 
@@ -34,7 +34,7 @@ def parse(spec: object, *, where: str = "") -> JobSpec:
 
 
 def _check_together(fields: Fields, spec: JobSpec) -> None:
-    """Note fields that are right by themselves and not beside one another."""
+    """Note fields that are each valid but contradict one another."""
     _check_elastic(fields, spec)
     limit, estimate = spec.time_limit_seconds, spec.estimate_seconds
     if estimate is not None and limit is not None and estimate > limit:
@@ -56,7 +56,7 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     _check_trial(fields, spec)
     check_launcher(fields, spec)
     if spec.input_workers is not None and INPUT_PORT in spec.ports:
-        problem = f"{INPUT_PORT} is where the input workers of the job come to it"
+        problem = f"{INPUT_PORT} is the port of the job's input workers"
         fields.refuse("ports", problem, "another name")
     _check_shared_stream(fields, spec)
     for number, use in enumerate(spec.secrets):
@@ -70,7 +70,7 @@ def _check_shared_stream(fields: Fields, spec: JobSpec) -> None:
     if spec.input_workers is None or not spec.input_workers.shared:
         return
     if not spec.search:
-        problem = "the jobs of one search share input workers, and this job names none"
+        problem = "the jobs of one search share input workers, and this job names no search"
         fields.refuse("input_workers.shared", problem, "a search, or false")
     if sum(task.replicas for task in spec.tasks) > 1 or spec.elastic is not None:
         problem = "each replica would have the same batches"
@@ -80,16 +80,16 @@ def _check_shared_stream(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_measuring(fields: Fields, spec: JobSpec) -> None:
-    """Note that CPUs are to be measured of a job that is not one replica throughout."""
+    """Note a request to measure CPUs in a job that does not have one replica all the time."""
     if not any([task.measures_cpus for task in spec.tasks]):
         return
     if len(spec.tasks) > 1 or spec.elastic is not None:
-        has = f"{len(spec.tasks)} tasks" if len(spec.tasks) > 1 else "more or fewer replicas as it is granted"
+        has = f"{len(spec.tasks)} tasks" if len(spec.tasks) > 1 else "a number of replicas that changes"
         fields.refuse("resources.measure_cpu", f"the job has {has}", "a job with one replica")
 
 
 def _check_parts(fields: Fields, spec: JobSpec) -> None:
-    """Note what does not go together with parts of GPUs, and labels of a job that has none."""
+    """Note fields that exclude parts of GPUs, and labels for sharing in a job without parts."""
     parts = [number for number, task in enumerate(spec.tasks) if task.part is not None]
     if spec.sharing is not None and spec.tasks and not parts:
         problem = "the job has its GPUs to itself"
@@ -100,11 +100,11 @@ def _check_parts(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_without_gpus(fields: Fields, spec: JobSpec) -> None:
-    """Note what is about GPUs in a job that has none: it is placed by CPUs and memory alone."""
+    """Note fields about GPUs in a job without any: it is placed by CPUs and memory only."""
     if all([task.gpu for task in spec.tasks]):
         return
     if any(spec.ports.values()) and sum([task.replicas for task in spec.tasks]) > 1:
-        problem = "replicas without GPUs may be on one node, where a port is for one of them"
+        problem = "replicas without GPUs can be on one node, where only one of them can have the port"
         fields.refuse("ports", problem, "ports without numbers, or one replica")
     if spec.gpus:
         return
@@ -117,13 +117,11 @@ def _check_without_gpus(fields: Fields, spec: JobSpec) -> None:
         "throughput": bool(spec.throughput),
     }
     for name in [name for name, is_told in told.items() if is_told]:
-        fields.refuse(
-            name, "is of jobs with GPUs, and this one has none", "nothing, or resources.gpu above 0"
-        )
+        fields.refuse(name, "needs GPUs, and this job has none", "nothing, or resources.gpu above 0")
 
 
 def _check_tags(fields: Fields, spec: JobSpec) -> None:
-    """Note what does not go together with tags: replicas are placed one by one, and are all alike."""
+    """Note fields that exclude tags, whose replicas are placed one by one and are all alike."""
     name = "constraints" if spec.constraints else "tags"
     if not (spec.tags or spec.constraints) or not spec.gpus:
         return
@@ -136,7 +134,7 @@ def _check_tags(fields: Fields, spec: JobSpec) -> None:
             "elastic", f"a job with {name} has a fixed number of replicas", f"nothing, or no {name}"
         )
     if spec.topology is not None:
-        problem = f"a job with {name} says by constraints how near its replicas are"
+        problem = f"a job with {name} states in constraints how close its replicas are"
         expected = "nothing, or a constraint with a tag of its own, such as scope: rack, min: 1"
         fields.refuse("topology", problem, expected)
 
@@ -146,7 +144,7 @@ def _check_elastic(fields: Fields, spec: JobSpec) -> None:
         return
     if len(spec.tasks) > 1:
         problem = f"the job has {len(spec.tasks)} tasks"
-        fields.refuse("elastic", problem, "one task, to run fewer or more replicas of")
+        fields.refuse("elastic", problem, "one task")
         return
     each = max(spec.tasks[0].gpus, 1)
     ranges = (("min_gpus", spec.min_gpus, 1, spec.gpus), ("max_gpus", spec.max_gpus, spec.gpus, None))
@@ -159,21 +157,21 @@ def _check_elastic(fields: Fields, spec: JobSpec) -> None:
             expected = f"a whole number from {least} to {largest}"
             fields.refuse(f"elastic.{name}", f"{gpus} is {than}", expected)
         elif gpus % each:
-            problem = f"{gpus} are no whole replicas of {each}"
+            problem = f"{gpus} GPUs are not whole replicas of {each} GPUs"
             fields.refuse(f"elastic.{name}", problem, f"a multiple of {each}")
         elif spec.elastic_mode == FIXED_WORLD:
             _check_fixed_world(fields, spec, name, gpus // each)
 
 
 def _check_fixed_world(fields: Fields, spec: JobSpec, name: str, replicas: int) -> None:
-    """Note GPUs among which the replicas of a job that always has all of them cannot be divided evenly."""
+    """Note a number of GPUs that the replicas of a fixed-world job cannot share evenly."""
     task = spec.tasks[0]
     if replicas > task.replicas:
         problem = f"a job in mode {FIXED_WORLD} has no more than its {task.replicas} replicas"
         fields.refuse(f"elastic.{name}", problem, f"{spec.gpus}, or another mode")
     elif task.replicas % replicas:
         counts = [n * max(task.gpus, 1) for n in range(1, task.replicas + 1) if task.replicas % n == 0]
-        problem = f"the {task.replicas} replicas are not divided evenly among GPUs for {replicas}"
+        problem = f"{task.replicas} replicas cannot share the GPUs of {replicas} evenly"
         fields.refuse(f"elastic.{name}", problem, f"one of: {', '.join(map(str, counts))}")
 
 

@@ -37,12 +37,12 @@ WATCHED_THEN = ("warn", "stop")
 #: What stays the same when an elastic job is given more GPUs or fewer (`JobSpec.elastic_mode`).
 ELASTIC_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
-#: A GPU that is less busy than this does nothing: what is left is the driver's own.
+#: A GPU that is less busy than this does nothing: the rest is the driver's own work.
 IDLE_BELOW_PERCENT = 5.0
 MAX_TRIAL_SECONDS = 3_600
 #: Readings of GPUs are seconds apart.
 MIN_IDLE_SECONDS = 60
-#: In each of the two lists.
+#: The most names in each of the two lists.
 MAX_NODES = 256
 _NODE = re.compile(r"\S{1,63}")
 
@@ -76,7 +76,7 @@ class Watch:
     then: str = stated(
         Choice(WATCHED_THEN), default="warn", help="warn: notify its owner. stop: stop it and try it again."
     )
-    #: With all its GPUs less busy than this; None: as is usual at the site.
+    #: With all its GPUs less busy than this; None: the site's rule.
     idle_seconds: float | None = stated(
         Duration(least=MIN_IDLE_SECONDS),
         name="seconds",
@@ -299,7 +299,7 @@ SHARING = Object(
 
 MAX_TAGS = 10
 MAX_CONSTRAINTS = 10
-#: A replica with more others around it needs no number of them.
+#: The highest number of other jobs that a constraint may state.
 MOST_OTHERS = 10_000
 
 
@@ -381,11 +381,11 @@ def _env_or_file(fields: Fields, use: SecretUse) -> None:
     if not use.env and not use.file:
         fields.refuse("env", "is missing", "the name of a variable; or file, with the name of a file")
     elif use.env and use.file:
-        fields.refuse("file", "is given beside env", "one of the two; a secret may be listed twice")
+        fields.refuse("file", "cannot be used with env", "one of the two; a secret may be listed twice")
 
 
 def _variable_of(name: str) -> str:
-    """Return the variable in which a secret comes whose name is all that is said."""
+    """Return the variable for a secret of which only the name is stated."""
     return name if VARIABLE.fullmatch(name) else re.sub(r"[-.]", "_", name).upper()
 
 
@@ -399,14 +399,14 @@ class Secrets(Kind):
         if not isinstance(value, list | tuple) or len(value) > MAX_SECRETS:
             fields.refuse(
                 name,
-                f"{described(value)} is no list of secrets",
+                f"{described(value)} is not a list of secrets",
                 f"at most {MAX_SECRETS}, {_SECRETS_EXPECTED}",
             )
             return ()
         uses: list[SecretUse] = []
         for number, each in enumerate(value):
             if not isinstance(each, str | Mapping):
-                fields.refuse(f"{name}.{number}", f"{described(each)} is no secret", _SECRETS_EXPECTED)
+                fields.refuse(f"{name}.{number}", f"{described(each)} is not a secret", _SECRETS_EXPECTED)
                 continue
             short = {"name": each, "env": _variable_of(each)} if isinstance(each, str) else each
             use = self._use.check(fields, f"{name}.{number}", short)
@@ -455,7 +455,7 @@ class Ports(Kind):
             expected = (
                 f'a list of at most {MAX_PORTS} names, such as ["notebook"], or objects with name and port'
             )
-            fields.refuse(declared.name, f"{described(raw)} is no list of ports", expected)
+            fields.refuse(declared.name, f"{described(raw)} is not a list of ports", expected)
             return ports
         for number, value in enumerate(raw):
             path = fields.path_of(f"{declared.name}.{number}")

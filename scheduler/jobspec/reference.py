@@ -48,7 +48,7 @@ def reference_page() -> str:
 
 
 def _sections(schemas: Mapping[str, Schema]) -> Iterator[tuple[str, str]]:
-    """Yield the objects in the order in which they are mentioned, each with the field that it is."""
+    """Yield the objects in the order in which they are mentioned, each with the field that holds it."""
     waiting, seen = [("JobSpec", "")], {"JobSpec"}
     while waiting:
         title, prefix = waiting.pop(0)
@@ -64,7 +64,7 @@ def _sections(schemas: Mapping[str, Schema]) -> Iterator[tuple[str, str]]:
 
 
 def _objects_in(schema: Schema) -> Iterator[str]:
-    """Yield the names of the objects that a field may be, or be made of."""
+    """Yield the names of the objects that a field may hold."""
     if "$ref" in schema:
         yield schema["$ref"].rpartition("/")[2]
     for one in schema.get("anyOf", ()):

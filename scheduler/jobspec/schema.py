@@ -46,7 +46,7 @@ def _shorthand(found: Definitions) -> Schema:
 
 
 def shorthand_names() -> tuple[str, ...]:
-    """Return the fields that may stand at the top in the place of others."""
+    """Return the fields that may stand at the top instead of others."""
     return (*SHORTHAND, NOTEBOOK)
 
 

@@ -1,7 +1,7 @@
-"""What a round needs of a specification: the form of `Job.shape`, written and read here alone.
+"""What a round needs of a specification: the form of `Job.shape`, written and read only here.
 
-It is small, and thousands of jobs share a few. Beside it a job has its whole normal form (`spec`), which
-people see and nodes run, and as columns what queries look for (decision 0039).
+It is small, and thousands of jobs share a few. A job also has its whole normal form (`spec`), which people
+see and nodes run, and columns for what queries look for (decision 0039).
 
 A field is declared in `Shape` alone: its name, which is also the key under which it is stored, what a shape
 without that key means, how its value is stored, and whether the job of the core has it unchanged.
@@ -29,7 +29,7 @@ class _Form:
 
     write: Callable[[Any], Any] = lambda value: value
     read: Callable[[Any], Any] = lambda value: value
-    #: Stored also where the job says nothing, as it was from the beginning; else the key is left out then.
+    #: Stored even where the job leaves the field out; else the key is left out too.
     always: bool = False
     #: The job of the core has it under the same name.
     fact: bool = False
@@ -146,7 +146,7 @@ class Shape:
     tasks: tuple[core.Task, ...] = field(
         metadata=_stored(write=_task_rows, read=_tasks, always=True, fact=True)
     )
-    #: Size of the gang: that of its tasks.
+    #: Size of the gang: the sum over its tasks.
     gpus: int
     #: The least and most GPUs of an elastic gang, stored as `min_gpus` (null: not elastic) and `max_gpus`,
     #: which is left out where it is the size of the gang.
@@ -182,15 +182,15 @@ class Shape:
     data: DataSet | None = field(default=None, metadata=_stored(write=_data_row, read=_data, fact=True))
     #: It waits for earlier jobs of its name and user.
     singleton: bool = field(default=False, metadata=_stored())
-    #: Numbers of the node's ports at which it insists to listen.
+    #: Fixed numbers of the ports at which it listens on its node.
     ports: tuple[int, ...] = field(default=(), metadata=_stored(write=list, read=tuple))
-    #: The limit of a trial run, whatever the job's own; None: no other.
+    #: The time limit of a trial run; the shorter of it and the job's own holds. None: no trial.
     limit_seconds: float | None = field(default=None, metadata=_stored(read=float))
     #: For a trial run, the job's own shape, as it is stored; else empty.
     after_trial: str = field(default="", metadata=_stored(write=json.loads, read=json.dumps))
 
     def facts(self) -> Mapping[str, Any]:
-        """Return what a job of the core has of it unchanged, by the core's names."""
+        """Return the fields that a job of the core has unchanged, by the core's names."""
         return self._facts
 
     # Thousands of jobs share a shape.
@@ -199,7 +199,7 @@ class Shape:
         return {name: getattr(self, name) for name in _FACTS}
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored; what only a trial has is left out, and what few jobs say."""
+        """Return it as stored, without most fields that have the value of a missing key."""
         shape: dict[str, Any] = {"min_gpus": self.elastic[0] if self.elastic else None}
         if self.elastic is not None and self.elastic[1] != self.gpus:
             shape["max_gpus"] = self.elastic[1]
@@ -226,7 +226,7 @@ class Shape:
 
 
 def _missing(each: Field[Any]) -> Any:
-    """Return what a shape means that lacks the field."""
+    """Return the value of the field for a shape that lacks it."""
     return each.default if each.default_factory is MISSING else each.default_factory()
 
 
@@ -242,14 +242,14 @@ def stored_shape(column: Mapping[str, Any]) -> Shape:
 
 
 def with_cpu_curve(column: Mapping[str, Any], curve: Points) -> dict[str, Any]:
-    """Return a stored shape whose first task, which leaves its CPUs to the platform, is so fast by them."""
+    """Return a stored shape with this curve for its first task, which leaves its CPUs to the platform."""
     first, *others = column["tasks"]
     *row, (cpus, memory, _, by_memory) = first
     return {**column, "tasks": [[*row, [cpus, memory, list(map(list, curve)), by_memory]], *others]}
 
 
 def with_reservation(column: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a stored shape with another reservation, or with none; so is the job's own behind a trial's."""
+    """Return a stored shape with another reservation, or none; in a trial's, the job's own is changed too."""
     others = {key: value for key, value in column.items() if key != "reservation"}
     if "after_trial" in others:
         others["after_trial"] = with_reservation(others["after_trial"], name)
@@ -259,7 +259,7 @@ def with_reservation(column: Mapping[str, Any], name: str) -> dict[str, Any]:
 # Thousands of jobs share a few shapes: each is built once.
 @lru_cache(maxsize=4_096)
 def shape_of(text: str) -> Shape:
-    """Return a stored shape. What was stored before a field could be stated lacks it."""
+    """Return a stored shape. One that was stored before a field existed lacks the field."""
     stored = json.loads(text)
     values = {
         name: missing if stored.get(name) is None else form.read(stored[name])

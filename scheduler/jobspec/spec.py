@@ -1,8 +1,8 @@
 """What a job asks for: every field of its specification, declared once, and its one normal form.
 
-`parse` accepts what people write (shorthand, "30m", "4GiB"); `JobSpec.to_dict` gives the normal form
-that is stored and shown, and that `parse` accepts again unchanged. What else a declaration gives is
-said in `declaring`.
+`parse` accepts what people write (shorthand, "30m", "4GiB"); `JobSpec.to_dict` gives the normal form that is
+stored and shown, and that `parse` accepts again unchanged. `declaring` lists what else is made from a
+declaration.
 """
 
 import re
@@ -132,7 +132,7 @@ class JobSpec:
         flag=Flag(("--opportunistic/--guaranteed",), words=(OPPORTUNISTIC, GUARANTEED)),
     )
     tasks: tuple[TaskSpec, ...] = stated(TASKS, help="Its tasks, which start together or not at all.")
-    #: The fewest GPUs on which it can run, with as many fewer replicas; None: only on all.
+    #: The fewest GPUs on which it can run, with fewer replicas; None: only on all.
     min_gpus: int | None = stated(
         Whole(1, MAX_TASKS * MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
@@ -141,7 +141,7 @@ class JobSpec:
         flag=Flag(("--min-gpus",)),
         label="Fewest GPUs",
     )
-    #: The most GPUs on which it can run, with as many more replicas; None: its own.
+    #: The most GPUs on which it can run, with more replicas; None: its own number.
     max_gpus: int | None = stated(
         Whole(1, MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
@@ -191,7 +191,7 @@ class JobSpec:
         flag=Flag(("--time-limit", "-t")),
         label="Time limit",
     )
-    #: How long it is expected to run in all; None when its user does not say.
+    #: Expected total run time; None: its user does not state it.
     estimate_seconds: float | None = stated(
         Duration(),
         name="estimate",
@@ -202,7 +202,7 @@ class JobSpec:
         flag=Flag(("--estimate",)),
         label="Estimate",
     )
-    #: Within what time of its submission; None when that does not matter.
+    #: Counted from its submission; None: no deadline.
     deadline_seconds: float | None = stated(
         Duration(),
         name="deadline",
@@ -253,7 +253,7 @@ class JobSpec:
         flag=Flag(("--reservation",), metavar="NAME"),
         is_sparse=True,
     )
-    #: Empty: it gives way to jobs of its virtual cluster, and runs on as opportunistic when it lapses.
+    #: Empty: jobs of its virtual cluster may preempt it, and it goes on as opportunistic when it lapses.
     on_reclaim: str = stated(
         Choice((PREEMPT, DOWNGRADE)),
         default="",
@@ -320,8 +320,7 @@ class JobSpec:
         flag=Flag(("--begin",), metavar="TIME"),
         is_sparse=True,
     )
-    #: None: its working folders are empty.
-    #: How it is submitted, and not what it is: what is stored, and submitted again from there, has it not.
+    #: About the submission and not the job: a stored specification, which may be submitted again, lacks it.
     hold: bool = stated(
         Truth(),
         default=False,
@@ -329,6 +328,7 @@ class JobSpec:
         flag=Flag(("--hold", "-H")),
         is_sparse=True,
     )
+    #: None: its working folders are empty.
     code: Code | None = stated(
         CODE,
         default=None,
@@ -354,7 +354,7 @@ class JobSpec:
     data: DataSet | None = stated(
         DATA, default=None, help="The data that it reads from the storage of its nodes.", is_sparse=True
     )
-    #: None: as he chose for all his jobs.
+    #: None: what the user chose for all jobs.
     notify_email: tuple[str, ...] | None = stated(
         Words(NOTIFIED),
         name="email",
@@ -415,7 +415,7 @@ class JobSpec:
 
     @property
     def gpu_models(self) -> tuple[str, ...]:
-        """Acceptable models, the preferred first; empty means any. One answer for all tasks."""
+        """Acceptable models, the preferred first; empty means any. The same for all tasks."""
         return (self.tasks[0].gpu_models or ()) if self.tasks else ()
 
     @property
@@ -447,7 +447,7 @@ class JobSpec:
 
     @property
     def gpu_amount(self) -> float:
-        """What its gang has of its GPUs, of which parts count as such."""
+        """The GPUs that its gang has, where a part of a GPU counts as a part."""
         return self._own_shape().amount(self.gpus)
 
     def _own_shape(self) -> Shape:

@@ -17,7 +17,7 @@ def stored_specification(column: Mapping[str, Any]) -> JobSpec:
 # Nodes ask for the same few again and again.
 @lru_cache(maxsize=4_096)
 def _specification_of(text: str) -> JobSpec:
-    """Return a stored normal form. What was stored before a field could be stated has its default.
+    """Return a stored normal form. One that was stored before a field existed has the field's default.
 
     It was checked when it was stored: what a later version would refuse is no reason to lose the job.
     """

@@ -33,17 +33,17 @@ _PLATFORM_VARIABLES = frozenset(
 
 
 def attempts_by_class(fields: Fields, where: str, key: object, count: object) -> int:
-    """Return the attempts that failures of a class or layer leave."""
+    """Return the most attempts after failures of a class or layer."""
     if key not in KNOWN_FAILURES:
-        fields.refuse(where, "is no class or layer of failures", f"one of: {', '.join(KNOWN_FAILURES)}")
+        fields.refuse(where, "is not a failure class or layer", f"one of: {', '.join(KNOWN_FAILURES)}")
         return 1
     return _attempts(fields, where, count)
 
 
 def attempts_by_text(fields: Fields, where: str, key: object, count: object) -> int:
-    """Return the attempts that failures leave in whose message a text occurs."""
+    """Return the most attempts after failures whose message contains a text."""
     if not isinstance(key, str) or not 1 <= len(key) <= 200 or not is_storable(key):
-        fields.refuse(where, "cannot be looked for", "a text of 1 to 200 characters")
+        fields.refuse(where, "is not a text to search for", "a text of 1 to 200 characters")
         return 1
     return _attempts(fields, where, count)
 
@@ -73,7 +73,7 @@ def comparable_throughputs(fields: Fields, name: str, throughputs: Mapping[str, 
     )
     fields.refuse(
         f"{name}.{slowest}",
-        f"{throughputs[slowest]:g} is beyond belief beside {throughputs[fastest]:g} on {fastest}",
+        f"{throughputs[slowest]:g} is too far from {throughputs[fastest]:g} on {fastest}",
         f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run",
     )
 
@@ -88,7 +88,7 @@ def label(fields: Fields, where: str, name: object, text: object) -> str:
 
 
 def is_variable(fields: Fields, where: str, name: object) -> bool:
-    """Whether a user may give a variable this name; noted where he may not."""
+    """Whether a user may give a variable this name; note it where not."""
     if not isinstance(name, str) or not VARIABLE.fullmatch(name):
         fields.refuse(where, "is not a name of a variable", _VARIABLE_EXPECTED)
     elif name in _PLATFORM_VARIABLES or name.startswith("ALLOT_"):

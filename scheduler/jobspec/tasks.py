@@ -45,7 +45,7 @@ RESOURCES = Group("resources", "Resources", "What each replica gets, all of it o
 
 
 class Models(Kind):
-    """GPU models in order of preference; kept as a tuple, empty for any and None where nothing is said."""
+    """GPU models in order of preference; kept as a tuple, empty for any and None where it is left out."""
 
     expected = f'"{ANY_MODEL}", a model such as "V100", or a list of models with the preferred first'
     takes = "model_words"
@@ -59,7 +59,7 @@ class Models(Kind):
         elif bad := [each for each in names if not isinstance(each, str) or not NAME.fullmatch(each)]:
             fields.refuse(name, f"{described(bad[0])} is not a model's name", self.expected)
         elif ANY_MODEL in names:
-            fields.refuse(name, f'"{ANY_MODEL}" stands in a list of models', self.expected)
+            fields.refuse(name, f'"{ANY_MODEL}" cannot be in a list of models', self.expected)
         elif len(set(names)) < len(names):
             fields.refuse(name, "names a model twice", self.expected)
         else:
@@ -91,7 +91,7 @@ class GpuCount(Kind):
             # As in KubeShare, a fraction of a thousandth is rounded up. 0.3 must not become 0.301.
             return math.ceil(round(value * WHOLE_GPU, 6)) / WHOLE_GPU
         elif value < 0:
-            fields.refuse(name, f"{described(value)} is less than nothing", self.expected)
+            fields.refuse(name, f"{described(value)} is less than 0", self.expected)
         elif value != int(value):
             problem = f"{described(value)} is neither a part of one GPU nor whole GPUs"
             fields.refuse(name, problem, f"{math.floor(value)} or {math.ceil(value)}, or less than 1")
@@ -206,7 +206,7 @@ class TaskSpec:
         flag=Flag(("--gpu-memory",), is_of_one_task=True),
         is_sparse=True,
     )
-    #: One answer for all tasks, since a gang is of one model. None only while it is read: not said.
+    #: The same for all tasks, since a gang runs on one model. None only while reading: left out.
     gpu_models: tuple[str, ...] | None = stated(
         Models(),
         name="gpu_model",
@@ -264,12 +264,12 @@ class TaskSpec:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs on which each replica is; a part is on one."""
+        """The number of GPUs on which each replica runs; a part of one counts as one."""
         return math.ceil(self.gpu)
 
     @property
     def part(self) -> GpuPart | None:
-        """What each replica has of its GPU; None: all of its GPUs."""
+        """The part of its GPU that each replica has; None: whole GPUs, or none."""
         if not 0 < self.gpu < 1:
             return None
         limit = self.gpu if self.gpu_limit is None else self.gpu_limit
@@ -300,11 +300,11 @@ class TaskSpec:
 
 
 def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
-    """Note a statement about a part where there is no part, and a limit below the request."""
+    """Note fields about a part in a task without one, and a limit below the request."""
     for name, value in (("gpu_limit", task.gpu_limit), ("gpu_memory", task.gpu_memory_bytes)):
         if value and not 0 < task.gpu < 1:
             has = "whole ones" if task.gpu else "none"
-            problem = f"is of a part of a GPU, and the task has {has}"
+            problem = f"needs a part of a GPU, and the task has {has}"
             fields.refuse(f"resources.{name}", problem, f"nothing, or gpu below 1 instead of {task.gpus}")
     if 0 < task.gpu < 1 and task.gpu_limit is not None and task.gpu_limit < task.gpu:
         problem = f"{task.gpu_limit:g} is less than the part itself, {task.gpu:g}"
@@ -312,20 +312,20 @@ def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
 
 
 def _states_what_it_takes(fields: Fields, task: TaskSpec) -> None:
-    """Note what a task without GPUs has to state: what it is placed by, in numbers."""
+    """Note a task without GPUs that lacks CPUs and memory in numbers, by which it is placed."""
     if task.gpu:
         return
     for name, amount in (("cpu", task.cpus), ("memory", task.memory_bytes)):
         if amount == AUTO:
-            problem = f'"{AUTO}" is the part of a node that the GPUs are, and the task has none'
+            problem = f'"{AUTO}" is in proportion to the GPUs, and the task has none'
             fields.refuse(f"resources.{name}", problem, "a number, or gpu of 1 or more")
     if not task.cpus and not task.memory_bytes:
-        problem = "is 0, and neither cpu nor memory says what each replica takes instead"
+        problem = "is 0, and neither cpu nor memory states what each replica needs instead"
         fields.refuse("resources.gpu", problem, "cpu or memory in numbers beside it, or gpu of 1 or more")
 
 
 def _is_possible(fields: Fields, task: TaskSpec) -> None:
-    """Note what contradicts itself in a task."""
+    """Note fields of a task that contradict one another."""
     _part_is_possible(fields, task)
     _states_what_it_takes(fields, task)
     said = task.sensitivity or Sensitivity()
@@ -334,7 +334,7 @@ def _is_possible(fields: Fields, task: TaskSpec) -> None:
         ("memory", said.by_memory, task.memory_bytes),
     ):
         if points and amount != AUTO:
-            problem = f"is of a task that leaves its {name} to the platform, and this one states it"
+            problem = f'needs resources.{name}: "{AUTO}", and the task states an amount'
             fields.refuse(f"sensitivity.{name}", problem, f'nothing, or resources.{name}: "{AUTO}"')
     if task.measures_cpus:
         _can_be_measured(fields, task, said)
@@ -344,10 +344,10 @@ def _can_be_measured(fields: Fields, task: TaskSpec, said: Sensitivity) -> None:
     """Note why the platform cannot find out how fast a replica is by its CPUs."""
     name = "resources.measure_cpu"
     if task.cpus != AUTO:
-        problem = "is of a task that leaves its CPUs to the platform, and this one states them"
+        problem = f'needs resources.cpu: "{AUTO}", and the task states an amount'
         fields.refuse(name, problem, f'nothing, or resources.cpu: "{AUTO}"')
     if said.by_cpus:
-        fields.refuse(name, "sensitivity.cpu says how fast it is already", "one of the two")
+        fields.refuse(name, "sensitivity.cpu already states its speeds", "one of the two")
     if task.replicas > 1:
         fields.refuse(
             name, f"the task has {task.replicas} replicas", "one replica, or a curve in sensitivity.cpu"

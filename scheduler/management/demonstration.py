@@ -68,7 +68,7 @@ NODES: Sequence[DemoNode] = (
 class DemoTenant:
     name: str
     title: str
-    #: The one person of this tenant, and his role in it.
+    #: The only member of this tenant, with the role there.
     username: str
     role: str
     quota: Mapping[str, int]

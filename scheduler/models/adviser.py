@@ -11,7 +11,7 @@ from tenants.models import VirtualCluster
 
 
 class WorkState(models.TextChoices):
-    """Waits for its turn, is worked on, or came to an end of one kind or the other."""
+    """A request waits for its turn, is worked on, or ended with or without an answer."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -31,16 +31,16 @@ class AnomalyReport(models.Model):
     hours = models.FloatField()
     #: Why it failed: a sentence.
     problem = models.TextField(blank=True)
-    #: When `found` was made, which outlives a new question until that is answered.
+    #: When `found` was made; it stays until a newer question is answered.
     made_at = models.DateTimeField(null=True)
     since = models.DateTimeField(null=True)
     until = models.DateTimeField(null=True)
-    #: Names of all tenants; each reader sees only those of his own.
+    #: Names of all tenants; each reader sees only the names of their own.
     found = models.JSONField(null=True)
 
 
 class Advice(models.Model):
-    """A question about the assignment of cells, and in time its answer."""
+    """A question about the assignment of cells, and later its answer."""
 
     number = models.BigAutoField(primary_key=True)
     id = models.UUIDField(default=uuid4, unique=True)
@@ -61,7 +61,7 @@ class Advice(models.Model):
 
 
 class ElasticitySavings(models.Model):
-    """A question what elasticity saved in the last days, and in time its answer."""
+    """A question about what elasticity saved in the last days, and later its answer."""
 
     number = models.BigAutoField(primary_key=True)
     id = models.UUIDField(default=uuid4, unique=True)

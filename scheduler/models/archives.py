@@ -7,7 +7,7 @@ from tenants.models import Tenant
 
 
 class Archive(models.Model):
-    """An archive by its content. Each tenant's are its own: what another one uploads is not known to it."""
+    """An archive by its content. Each tenant has its own and does not learn what others upload."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="archives", db_index=False)
     #: SHA-256 of its bytes, in hex.

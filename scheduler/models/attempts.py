@@ -22,7 +22,7 @@ class Attempt(models.Model):
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     number = models.PositiveIntegerField()
-    #: On a few GPUs, to see whether the job works at all, before all of them are taken for it.
+    #: A trial on a few GPUs: whether the job works at all, before it gets all of them.
     is_trial = models.BooleanField(default=False, db_default=False)
     allocation = models.ForeignKey("scheduler.Allocation", on_delete=models.PROTECT, related_name="attempts")
     state = models.CharField(max_length=8, choices=choices_of(AttemptState))
@@ -42,12 +42,11 @@ class Attempt(models.Model):
     category = models.CharField(max_length=20, blank=True)
     #: Its class, where it failed (`core.failures.taxonomy`).
     failure = models.CharField(max_length=40, blank=True)
-    #: Which of the site's rules it matched, and what that said then (`core.failures.site_rules`).
+    #: Which of the site's rules it matched, and the rule's text at that time (`core.failures.site_rules`).
     matched_rule = models.JSONField(null=True)
     message = models.CharField(max_length=500, blank=True)
     #: The CPUs and memory that it has now, where its job leaves them to the platform: as
-    #: `core.model.auxiliary.AuxiliaryShare`, each replica as [CPUs, bytes]. None: it says
-    #: itself what it needs.
+    #: `core.model.auxiliary.AuxiliaryShare`, each replica as [CPUs, bytes]. None: it states what it needs.
     auxiliary = models.JSONField(null=True)
     #: Work that was thrown away when it was stopped before its job was done (`services.preemption_cost`).
     lost_seconds = models.FloatField(null=True)
@@ -91,7 +90,8 @@ class Attempt(models.Model):
 
 class AttemptPart(models.Model):
     """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}], with
-    `part` (0 to 1) where that is of one GPU less than all."""
+    `part` (0 to 1) where it has less than one whole GPU.
+    """
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts", db_index=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="parts")
@@ -106,7 +106,7 @@ class AttemptPart(models.Model):
     enforcement = models.CharField(max_length=14, blank=True, default="", db_default="")
     #: Bytes of output stored, of all ranks here.
     log_size = models.PositiveBigIntegerField(default=0, db_default=0)
-    #: What its replicas take of the node, as the round counted it; of parts from before version 0047, 0.
+    #: What its replicas take of the node, as the round counted it; 0 in parts from before migration 0047.
     cpus = models.FloatField(default=0, db_default=0)
     memory_bytes = models.PositiveBigIntegerField(default=0, db_default=0)
 
@@ -120,7 +120,7 @@ class AttemptPart(models.Model):
 
     @property
     def succeeded(self) -> bool:
-        """Whether it exited with 0 automatically, not because it was stopped."""
+        """Whether it exited with 0 of its own accord, not because it was stopped."""
         return self.exit_code == 0 and not self.category
 
 
@@ -149,7 +149,7 @@ class Allocation(models.Model):
     guaranteed = models.BooleanField()
     gpu_model = models.CharField(max_length=63)
     replicas = models.JSONField()
-    #: By replica: the id of its node. Null where every replica has GPUs, which tell.
+    #: By replica: the id of its node. Null where every replica has GPUs, which determine it.
     nodes = models.JSONField(null=True)
     phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
     created_at = models.DateTimeField()
@@ -166,7 +166,7 @@ class Allocation(models.Model):
 
     @property
     def gpu_amount(self) -> float:
-        """GPUs that it has or had, of which parts count as such."""
+        """GPUs that it has or had, where a part of a GPU counts as a part."""
         return (self.gpus.aggregate(sum=Sum("request"))["sum"] or 0) / WHOLE_GPU
 
     class Meta:
@@ -175,7 +175,7 @@ class Allocation(models.Model):
         ]
 
 
-# Whole GPUs of all allocations are one entry, so that there is one; a part has an entry of its own.
+# The key of the constraints: 0 for whole GPUs, so that there is only one; a part has its own.
 _ENTRY = Case(When(request=WHOLE_GPU, then=Value(0)), default=F("allocation"), output_field=BigIntegerField())
 
 
@@ -248,7 +248,7 @@ class JobScaling(models.Model):
     #: What they were fitted to, and when; null: never.
     fitted_times = models.JSONField(default=list)
     fitted_at = models.DateTimeField(null=True)
-    #: The times have changed enough that another fit would be another.
+    #: The times have changed enough that a new fit would differ.
     is_fit_due = models.BooleanField(default=False)
 
     class Meta:
@@ -258,7 +258,7 @@ class JobScaling(models.Model):
 
 
 class InputPool(models.Model):
-    """The input workers of one attempt: where its ranks wait for them, and how many there are to be.
+    """The input workers of one attempt: where its ranks wait for them, and how many there should be.
 
     Attempts whose pools name the same stream share them.
     """
@@ -273,10 +273,10 @@ class InputPool(models.Model):
     stream = models.CharField(max_length=64, blank=True, default="")
     #: There may still be workers.
     is_open = models.BooleanField(default=True)
-    #: As many as there are to be now; they come and go.
+    #: The number that there should be now.
     desired = models.PositiveIntegerField()
-    #: As many as its newest progress line asks for, within its job's bounds, and since when; 0: it is done
-    #: with them.
+    #: The number that its newest progress line asks for, within its job's bounds, and since when; 0: it is
+    #: done with them.
     requested = models.PositiveIntegerField()
     requested_since = models.DateTimeField()
     #: By that line: how many are connected, and for what part of the time its trainer waited; None: no line.
@@ -284,7 +284,7 @@ class InputPool(models.Model):
     stall = models.FloatField(null=True)
     #: Batches of the stream that its trainer went without, by that line; None: no line, or no stream.
     skipped = models.PositiveBigIntegerField(null=True)
-    #: Why there are fewer than desired and no more come; "": they come.
+    #: Why there are fewer than desired and no more are started; "": they are.
     problem = models.CharField(max_length=300, blank=True, default="")
 
     class Meta:

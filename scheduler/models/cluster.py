@@ -18,16 +18,16 @@ class ClusterSettings(models.Model):
     #: How CPUs and memory are divided among jobs that leave them to the platform.
     auxiliary = models.CharField(max_length=12, default=TUNE, db_default=TUNE)
 
-    #: In which prices of GPUs are, by its code of ISO 4217; empty: in cost units without a name.
+    #: The currency of prices, as an ISO 4217 code; empty: cost units without a name.
     currency = models.CharField(max_length=3, default="", db_default="")
 
-    #: Jobs that policies may displace in a round; None: any number.
+    #: The most jobs that policies may preempt in a round; None: any number.
     preemptions_per_round = models.PositiveIntegerField(null=True)
     #: How long a job may not borrow GPUs after it was preempted too early: the first time, and at most.
     backoff_seconds = models.FloatField(default=30.0)
     most_backoff_seconds = models.FloatField(default=600.0)
 
-    #: When a running job counts as stuck that says nothing of it itself (`watch.idle_gpus`); None: never.
+    #: When a running job without its own `watch.idle_gpus` counts as stuck; None: never.
     idle_gpus_seconds = models.FloatField(null=True)
     idle_gpus_below_percent = models.FloatField(default=5.0)
     #: "warn" or "stop".

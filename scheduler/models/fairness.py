@@ -51,16 +51,16 @@ class FairnessSample(models.Model):
     #: each job's best model.
     here_gpu_seconds = models.FloatField(default=0)
     alone_gpu_seconds = models.FloatField(default=0)
-    #: What its guaranteed jobs demanded by their own sizes, and had of that.
+    #: What its guaranteed jobs demanded by their own sizes, and how much of that they had.
     tier_demand_gpu_seconds = models.FloatField(default=0, db_default=0)
     useful_gpu_seconds = models.FloatField(default=0, db_default=0)
     #: Received by GPU model.
     received = models.JSONField(default=dict)
     #: The worst of the minute; null: nothing is known of when its jobs end.
     rho_worst = models.FloatField(null=True)
-    #: The mean of its apps as it was last.
+    #: The latest mean of its apps.
     rho_mean = models.FloatField(null=True)
-    #: As it was last.
+    #: The latest value.
     envy = models.FloatField(default=0)
 
     class Meta:
@@ -78,16 +78,16 @@ class FairnessViolation(models.Model):
     began_at = models.DateTimeField()
     #: Null: it goes on.
     ended_at = models.DateTimeField(null=True)
-    #: The lowest that what its jobs did was, as a part of what they would have done alone.
+    #: The lowest ratio of what its jobs did to what they would have done alone.
     worst = models.FloatField()
-    #: What they would have done more alone, in seconds of a GPU of their best model.
+    #: What they would have done in addition alone, in seconds of a GPU of their best model.
     lost_gpu_seconds = models.FloatField(default=0)
-    #: The one that cost most, and in words.
+    #: The cause that cost most, and its description.
     cause = models.CharField(max_length=40)
     message = models.TextField()
     #: What each cause cost, in the same seconds.
     causes = models.JSONField(default=dict)
-    #: In which it was noticed.
+    #: The round in which it was noticed.
     round_number = models.PositiveBigIntegerField()
 
     class Meta:

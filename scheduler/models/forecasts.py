@@ -28,7 +28,7 @@ class WhatIfState(models.TextChoices):
 
 
 class WhatIf(models.Model):
-    """A question about changed jobs or a changed cluster, and in time its answer."""
+    """A question about changed jobs or a changed cluster, and later its answer."""
 
     id = models.UUIDField(primary_key=True, default=uuid4)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -36,7 +36,7 @@ class WhatIf(models.Model):
     #: Checked already: see `scheduler.rounds.questions`.
     question = models.JSONField()
     state = models.CharField(max_length=7, choices=WhatIfState.choices, default=WhatIfState.WAITING)
-    #: The answer for all tenants; each reader sees only that of his own.
+    #: The answer for all tenants; each reader sees only the part about their own.
     answer = models.JSONField(null=True)
     #: Why there is none: a sentence, and the fields that are wrong.
     problem = models.TextField(blank=True)

@@ -33,8 +33,9 @@ def or_never(column: str) -> Coalesce:
 
 
 class Job(models.Model):
-    """What a user submitted. `spec` is its normal form as it is stored and `specification` that as a value;
-    columns repeat what is queried."""
+    """What a user submitted. `spec` is its normal form as stored and `specification` the same as a value;
+    columns repeat what is queried.
+    """
 
     # No index of its own, here and below: another one begins with it, and each is written with every row.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
@@ -42,8 +43,8 @@ class Job(models.Model):
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=63)
     spec = models.JSONField()
-    #: What a round needs of the spec, as `jobspec.shape.Shape` stores it; `needs` is that as a value. Until
-    #: its trial run is over it is that of the trial, which keeps the job's own.
+    #: What a round needs of the spec, as `jobspec.shape.Shape` stores it; `needs` is the same as a value.
+    #: Until its trial run is over it is the shape of the trial, which contains the job's own.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
     #: What its working folders begin with, where the spec names one.
@@ -89,7 +90,7 @@ class Job(models.Model):
     avoid_nodes = ArrayField(models.BigIntegerField(), default=list)
     #: GPU-seconds received by ended attempts, by GPU model.
     service = models.JSONField(default=dict)
-    #: What its progress lines say of its steps (`core.pace.Pace`); None: nothing. Never bumps its version.
+    #: What its progress lines report of its steps (`core.pace.Pace`); None: nothing. Never bumps its version.
     pace = models.JSONField(null=True)
 
     submitted_at = models.DateTimeField()
@@ -168,7 +169,7 @@ class DependencyState(StrEnum):
 
 
 class Dependency(models.Model):
-    """What a job waits for of another, as its specification says: here it can be found by either job."""
+    """What a job waits for another job to do, as its specification states it: found here by either job."""
 
     job = models.ForeignKey("scheduler.Job", on_delete=models.CASCADE, related_name="dependencies")
     awaited = models.ForeignKey("scheduler.Job", on_delete=models.CASCADE, related_name="dependents")
@@ -212,7 +213,7 @@ class SavedSearch(models.Model):
     """A search of the page of jobs that has a name: its owner's own, or one that a tenant shares."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    #: Whose members find it too; None: its owner alone does.
+    #: The tenant whose members see it too; None: only its owner sees it.
     tenant = models.ForeignKey(
         Tenant, null=True, on_delete=models.CASCADE, related_name="saved_searches", db_index=False
     )

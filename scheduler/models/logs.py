@@ -14,7 +14,7 @@ class LogChunk(models.Model):
     at = models.DateTimeField()
     #: As it is shown and searched: bytes that are not UTF-8, and zero bytes, are replaced.
     text = models.TextField()
-    #: The bytes themselves where the text does not say them.
+    #: The bytes themselves where the text does not represent them.
     raw = models.BinaryField(null=True)
 
     class Meta:
@@ -32,7 +32,7 @@ class RemovalCause(models.TextChoices):
 
 
 class LogRemoval(models.Model):
-    """That the output of an attempt was kept, and is no longer."""
+    """A record that the output of an attempt was removed."""
 
     attempt = models.OneToOneField(
         Attempt, on_delete=models.CASCADE, primary_key=True, related_name="log_removal"

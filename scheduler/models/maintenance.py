@@ -6,7 +6,7 @@ from django.db.models import F, Q
 
 
 class WindowState(models.TextChoices):
-    """`draining`: it has begun, and jobs still leave its nodes; `open`: nothing of a job is left there."""
+    """`draining`: it has begun, and jobs still leave its nodes; `open`: no job is left there."""
 
     ANNOUNCED = "announced"
     DRAINING = "draining"
@@ -20,10 +20,10 @@ ACTIVE = (WindowState.ANNOUNCED, WindowState.DRAINING, WindowState.OPEN)
 
 
 class MaintenanceWindow(models.Model):
-    """From its start to its end its nodes take no job, and before it none that would not have ended.
+    """Its nodes accept no job from its start to its end, and before that only jobs that will have ended.
 
-    It changes no column of its nodes, so that there is nothing to give back: what operators and health checks
-    decide about a node meanwhile stands beside it.
+    It changes no column of its nodes, so nothing has to be restored: what operators and health checks decide
+    about a node meanwhile is independent of it.
     """
 
     reason = models.CharField(max_length=300)

@@ -1,6 +1,6 @@
 """The market between virtual clusters: offers, loans and rules, and the credits that are paid.
 
-Money is whole millicredits. It moves by rows of `CreditTransfer` alone, each of which names both sides, and
+Money is whole millicredits. It moves only by rows of `CreditTransfer`, each of which names both sides, and
 triggers of the database (migration 0011) keep the balances: no account can write a balance, or change or
 delete a transfer. So all accounts together hold exactly 0 always, the bank owing what it has granted.
 """
@@ -75,7 +75,7 @@ class RuleKind(models.TextChoices):
 
 
 class MarketRule(models.Model):
-    """What a virtual cluster does by itself. Its terms never change; a rule that is removed has an end."""
+    """What a virtual cluster does automatically. Its terms never change; a removed rule has an end."""
 
     virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="market_rules")
     kind = models.CharField(max_length=6, choices=RuleKind.choices)
@@ -123,7 +123,7 @@ class Offer(models.Model):
     lender = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="offers")
     #: {"gpus": {model: n}, "cells": {type: n}}.
     lot = models.JSONField()
-    #: What it comes to in GPUs by model: what a price is paid for.
+    #: The lot as GPUs by model, for which the price is paid.
     gpus = models.JSONField()
     #: None: from the moment it is taken.
     starts_at = models.DateTimeField(null=True)
@@ -202,7 +202,7 @@ class Loan(models.Model):
 
     @property
     def over_at(self) -> datetime:
-        """When it is over, or will be; one that was settled by a clock that ran ahead still is until then."""
+        """When it is over, or will be."""
         return self.ends_at if self.ended_at is None else self.ended_at
 
 

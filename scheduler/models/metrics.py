@@ -73,7 +73,7 @@ class NodePeak(models.Model):
 
 
 class UsageSample(models.Model):
-    """GPUs in use at one instant, and what tenants have of them by name, parts as such."""
+    """GPUs in use at one instant, and those of each tenant by name; a part of a GPU counts as a part."""
 
     at = models.DateTimeField(unique=True)
     total = models.PositiveIntegerField()
@@ -82,10 +82,10 @@ class UsageSample(models.Model):
 
 
 class FragmentationSample(models.Model):
-    """How much of the GPUs that were idle at one instant was of no use to what this cluster usually runs."""
+    """How many of the GPUs idle at one instant were of no use to the jobs that this cluster usually runs."""
 
     at = models.DateTimeField(unique=True)
-    #: In GPUs, of which parts count as such.
+    #: In GPUs; a part of a GPU counts as a part.
     idle = models.FloatField()
     fragmented = models.FloatField()
     #: GPUs by what tasks found missing; their sum is `fragmented`.

@@ -39,7 +39,7 @@ class AgentService(models.Model):
     """One row: when agents were last known to be served (`agents.services.leases.pulse`)."""
 
     at = models.DateTimeField()
-    #: When they were served again after they last had not been.
+    #: When service began again after its last interruption.
     since = models.DateTimeField(null=True)
 
 
@@ -62,7 +62,7 @@ class ServingPool(models.Model):
 
 
 class LoanState(models.TextChoices):
-    """Where a node of a serving pool is; `none` of every other node."""
+    """Where a node of a serving pool is; `none` for every other node."""
 
     NONE = ""
     SERVING = "serving"
@@ -107,7 +107,7 @@ class Node(models.Model):
     address = models.CharField(max_length=255, blank=True)
     cpus = models.FloatField(default=0)
     memory_bytes = models.PositiveBigIntegerField(default=0)
-    #: Bytes a second of its storage, and bytes of what it read that stay in its cache; 0: it does not say.
+    #: Bytes a second of its storage, and bytes of what it read that stay in its cache; 0: not reported.
     storage_bandwidth = models.FloatField(default=0, db_default=0)
     cache_bytes = models.PositiveBigIntegerField(default=0, db_default=0)
     isolation = models.JSONField(default=dict)

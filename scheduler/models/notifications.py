@@ -28,7 +28,7 @@ class NotificationSettings(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notifications"
     )
     jobs = models.CharField(max_length=8, choices=JobNotices.choices, default=JobNotices.FAILURES)
-    #: Events of the tenants whose admin one is: budgets, webhooks that were switched off.
+    #: Events of the tenants that the user administers: budgets, webhooks that were switched off.
     tenants = models.BooleanField(default=True)
     #: Events of the whole cluster, for operators: nodes lost and cordoned.
     cluster = models.BooleanField(default=True)
@@ -42,7 +42,7 @@ class NotificationSettings(models.Model):
 
 
 class ReportPeriod(models.TextChoices):
-    """How long the time is that one usage report is about, by UTC."""
+    """The period that one usage report covers, by UTC."""
 
     WEEK = "week", "Weekly: from Monday to Monday"
     MONTH = "month", "Monthly: from the first to the first"
@@ -86,7 +86,7 @@ class Webhook(models.Model):
     active = models.BooleanField(default=True)
     #: The secret is made of this and the server's key (`notifications.services.delivery`).
     seed = models.BinaryField(max_length=32)
-    #: The one before, which signs beside the new one until an instant.
+    #: The previous seed, whose secret also signs until an instant.
     old_seed = models.BinaryField(max_length=32, null=True)
     old_seed_ends_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()

@@ -19,9 +19,9 @@ class ReservationState(models.TextChoices):
 
 
 class Reservation(models.Model):
-    """Whole nodes that from its start to its end only those jobs of a tenant have that name it.
+    """Whole nodes that, from its start to its end, only jobs of its tenant that name it can use.
 
-    It has no column of its state, and changes none of its nodes: there is nothing to begin or to give back.
+    It has no column for its state, and changes none of its nodes: nothing has to be begun or restored.
     """
 
     #: Unique among those of the tenant that are not over.

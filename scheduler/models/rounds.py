@@ -33,7 +33,7 @@ class Round(models.Model):
     started = models.PositiveIntegerField(default=0)
     kept = models.PositiveIntegerField(default=0)
     stopped = models.PositiveIntegerField(default=0)
-    #: Those of the stopped that go on elsewhere.
+    #: The stopped jobs that go on elsewhere.
     moved = models.PositiveIntegerField(default=0)
     waiting = models.PositiveIntegerField(default=0)
     dropped = models.JSONField(default=list)
@@ -65,7 +65,7 @@ class ViewComputing(models.Model):
     #: Since when a cheap policy decides in its place; null: it decides itself.
     since = models.DateTimeField(null=True)
     message = models.TextField(blank=True)
-    #: Attempts in a row that took too long, and rounds to come that do without one.
+    #: Consecutive attempts that took too long, and the number of coming rounds without an attempt.
     failures = models.PositiveIntegerField(default=0)
     rounds_to_skip = models.PositiveIntegerField(default=0)
     #: Name and parameters of the policy that this is about: another one is tried at once.

@@ -27,7 +27,7 @@ class Session(models.Model):
     address = models.CharField(max_length=120)
     opened_at = models.DateTimeField()
     joined_at = models.DateTimeField(null=True)
-    #: Last time at which the process that holds it said so: one that was killed cannot say its end.
+    #: When the process that holds it last confirmed it: a killed process cannot report the end.
     seen_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     exit_code = models.PositiveSmallIntegerField(null=True)
@@ -40,9 +40,9 @@ class Session(models.Model):
 
 
 class PortPass(models.Model):
-    """One browser's right to the pages at a port of one attempt: a ticket for once, then a cookie.
+    """One browser's right to the pages at a port of one attempt: a single-use ticket, then a cookie.
 
-    It is worth no more than the sign-in with which it was asked for, a session or a token.
+    It ends with the sign-in that requested it, a session or a token.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -24,7 +24,7 @@ class Setting(models.Model):
     #: Application of the gang that shares all its GPUs, of several as `core.perf.throughput.beside` has them;
     #: empty: it has them alone.
     partner = models.CharField(max_length=MOST_PARTNERS, blank=True)
-    #: What it may use of each GPU, in thousandths. What people correct is of whole GPUs.
+    #: What it may use of each GPU, in thousandths. Corrections are for whole GPUs.
     gpu_limit = models.PositiveSmallIntegerField(default=WHOLE_GPU, db_default=WHOLE_GPU)
 
     class Meta:
@@ -58,7 +58,7 @@ class SpeedMeasurement(Setting):
 
 
 class SpeedCorrection(Setting):
-    """What a person stated a throughput to be; it stands until a person takes it back."""
+    """A throughput that a person stated; it holds until a person removes it."""
 
     value = models.FloatField()
     reason = models.CharField(max_length=200, blank=True)
@@ -93,7 +93,7 @@ class InterferenceFit(models.Model):
 
 
 class CpuSensitivity(models.Model):
-    """How fast the jobs of a class with one replica are by their CPUs, or what is known of it so far."""
+    """The speed by CPUs of a class of jobs with one replica, as far as it is known."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
     #: As of a setting.
@@ -116,7 +116,7 @@ class CpuSensitivity(models.Model):
 
 
 class ClassProfile(models.Model):
-    """What the jobs of one user and job class made of GPUs that they had alone, the latest most."""
+    """What the jobs of one user and job class made of GPUs that they had alone; the latest weigh most."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
     #: As of a setting.

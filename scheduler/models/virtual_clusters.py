@@ -15,7 +15,7 @@ OVERCOMMIT = (OVERCOMMIT_NEVER, OVERCOMMIT_PREDICTED)
 
 
 class PreemptionLimits(models.Model):
-    """How long its attempts run at least, and its jobs wait at most; no row: what stands here."""
+    """How long its attempts run at least, and its jobs wait at most; no row: these defaults."""
 
     virtual_cluster = models.OneToOneField(
         VirtualCluster, on_delete=models.CASCADE, primary_key=True, related_name="preemption_limits"
@@ -29,7 +29,7 @@ class PreemptionLimits(models.Model):
 
 
 class Overcommitment(models.Model):
-    """Whether opportunistic jobs may have what its guaranteed jobs do not use; no row: what stands here."""
+    """Whether opportunistic jobs may have what its guaranteed jobs do not use; no row: these defaults."""
 
     virtual_cluster = models.OneToOneField(
         VirtualCluster, on_delete=models.CASCADE, primary_key=True, related_name="overcommitment"

@@ -51,7 +51,7 @@ _NOTHING = _Held(0.0, 0, 0)
 
 
 def _held_on(node_ids: Collection[int]) -> dict[int, _Held]:
-    """Return what is held by node; those of which nothing is are left out."""
+    """Return what is held by node; nodes without attempts are left out."""
     parts = AttemptPart.objects.filter(node_id__in=node_ids).exclude(state=PartState.EXITED)
     unended = parts.exclude(attempt__state=AttemptState.ENDED)
     # What is only planned waits until others leave.
@@ -141,7 +141,7 @@ def _loan(node: Node) -> Representation | None:
 
 
 def maintenance(window: MaintenanceWindow | None) -> Representation | None:
-    """Return what is said of a window where a node, or a job there, is shown."""
+    """Return what is shown of a window with its node, or with a job there."""
     if window is None:
         return None
     return {

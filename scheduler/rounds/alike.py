@@ -26,8 +26,8 @@ _LONG_QUEUES = """
 SELECT tenant_id, submitted_by_id FROM scheduler_job WHERE state = 'queued'
 GROUP BY 1, 2 HAVING count(*) > %s AND NOT bool_or(jsonb_exists(shape, 'singleton'))
 """
-# Left out is whatever a round treats as an individual: what ran or is nominated, waits for something, has a
-# turn of its own, or where it goes depends on more than room.
+# Without jobs that a round treats individually: those that ran or are nominated, wait for something, have a
+# turn of their own, or whose place depends on more than room.
 _ALIKE = """
 SELECT array_agg(j.id), array_agg(extract(epoch FROM j.submitted_at)::float8),
        t.name, v.name, j.guaranteed, j.shape::text
@@ -57,7 +57,7 @@ class Names:
 
     #: Names with records.
     known: Sequence[str]
-    #: A policy decides now that compares names.
+    #: A policy that compares names decides now.
     all_count: bool
 
 
@@ -95,7 +95,7 @@ def left_out(
             continue
         stated = shape_of(shape)
         if not stated.gpus:
-            continue  # GPUs do not show how many of them there is room for.
+            continue  # Their GPUs do not show how many of them fit.
         counts_as = Amounts(stated.amount(stated.gpus), *_processors(stated.tasks))
         most = most_that_count(counts_as, there, quotas[tenant])
         line = sorted(zip(instants, map(core.JobId, ids), strict=True))

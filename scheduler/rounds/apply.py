@@ -65,7 +65,7 @@ class ApplyOutcome:
     started: int
     kept: int
     stopped: int
-    #: How many of the stopped ones.
+    #: How many of the stopped jobs go on elsewhere.
     moved: int
     dropped: list[dict[str, Any]]
 
@@ -261,9 +261,9 @@ def _deserted(action: Action, facts: Facts) -> str | None:
         return problem
     for gpu in action.placement.gpus:
         if list(facts.holds.holders(gpu)) != [action.allocation]:
-            return f"GPU {gpu} is no longer held by whom it would share it with"
+            return f"GPU {gpu} is no longer held by the jobs that it would be shared with"
     if not _stays(action.allocation, facts):
-        return "no job runs on there with which it would share GPUs"
+        return "no job with which it would share GPUs still runs there"
     return None
 
 

@@ -19,7 +19,7 @@ FROM open LEFT JOIN last ON last.array_id = awaited_id ORDER BY open.id
 
 
 def read_awaited(cursor: Any) -> dict[int, tuple[Awaited, ...]]:
-    """Return by job what it awaits and has not happened yet."""
+    """Return by job what it awaits that has not happened yet."""
     cursor.execute(_OPEN)
     found: dict[int, list[Awaited]] = defaultdict(list)
     for job, awaited, when, is_never, array in cursor.fetchall():

@@ -17,7 +17,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.tag_constraints import TagConstraint
 
-#: The most jobs in the way that a reason names.
+#: The most conflicting jobs that a reason names.
 _NAMED = 3
 #: Reasons of the core that a port may cause.
 _OF_CANDIDATES = frozenset({"candidate_nodes", "exceeds_candidates"})

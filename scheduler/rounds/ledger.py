@@ -58,7 +58,7 @@ def lines_that_differ(plan: Plan, dropped: Iterable[Mapping[str, Any]] = ()) -> 
         elif values_of(row) != values_of(row_of(line, view=view, at=row.at)):
             differing.append(f"! {place}: is another one in the ledger")
     return differing + [
-        f"- line {position} of {view}: is decided no more" for view, position in sorted(written)
+        f"- line {position} of {view}: is no longer decided" for view, position in sorted(written)
     ]
 
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE = 50
 _BUSY = "guarantees are being changed at this moment"
 _TOO_MANY = f"more than {MOST_AT_ONCE} mutations in one round"
-_GONE = "the virtual cluster is gone"
+_GONE = "the virtual cluster no longer exists"
 
 
 def carry_out(plan: Plan) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.core.model.node_peaks import OVERCOMMIT_PREDICTED, MeasuredUse, NodePeak
 from scheduler.core.model.snapshot import VirtualCluster
 
-#: What was measured longer ago says nothing: such a node lends nothing, and no job there gives way.
+#: Older measurements do not count: the node lends nothing, and no job there gives way.
 _MEASURED_SECONDS = 60
 _PEAKS = """
 SELECT node_id, cpus, memory_bytes, allocations::text, margin, used::text FROM scheduler_nodepeak

@@ -1,4 +1,4 @@
-"""How long jobs like each ran, by those that have ended: read at most once a minute, by one query."""
+"""The run times of similar jobs that have ended, read at most once a minute by one query."""
 
 import json
 import time
@@ -28,7 +28,7 @@ _read: tuple[float, Recurrence] | None = None
 
 
 def known_recurrence() -> Recurrence:
-    """Return what `read_recurrence` said, at most a minute ago."""
+    """Return what `read_recurrence` returned at most a minute ago."""
     global _read
     now = time.monotonic()
     if _read is None or now - _read[0] > _GOOD_FOR_SECONDS:
@@ -46,7 +46,7 @@ def read_recurrence() -> Recurrence:
             if not stated.gpus:
                 continue  # Its run time is computed from its GPU time.
             values = json.loads(service) if isinstance(service, str) else service
-            # Service counts parts of GPUs as such.
+            # Service counts a part of a GPU as a part.
             seconds = sum(map(float, values.values())) / stated.amount(stated.gpus)
             group = job_class_of(tenant, stated.application, name).application
             known.ended(Like(tenant, user, group, stated.gpus), seconds)

@@ -1,6 +1,6 @@
 """One round: snapshot, decide, apply. Two short transactions, with the decision between them.
 
-Its number is its name, and the fence that keeps an overtaken one from writing.
+Its number identifies the round, and is the fence that keeps an overtaken round from writing.
 """
 
 import atexit

@@ -104,7 +104,7 @@ ORDER BY at DESC LIMIT 1
 """
 
 
-# Few rows or none: those over, or called off, concern no round.
+# Few rows or none: reservations that are over or cancelled concern no round.
 _RESERVATIONS = """
 SELECT r.name, t.name, coalesce(u.username, ''), coalesce(v.name, ''), r.nodes,
        extract(epoch FROM r.starts_at)::float8, extract(epoch FROM r.ends_at)::float8
@@ -195,7 +195,7 @@ class ForRound(NamedTuple):
 
 
 def read_for_round(round_number: int) -> ForRound:
-    """Read the facts that a round needs, likewise."""
+    """Read the facts that a round needs, also at one instant."""
     return _read(round_number, whole=False)
 
 

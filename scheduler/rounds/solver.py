@@ -97,7 +97,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            # Ctrl-C in a terminal reaches a whole group; only the worker shall get it.
+            # Ctrl-C in a terminal reaches a whole group; only the worker should get it.
             process_group=0,
         )
         assert self.process.stdin is not None
@@ -318,7 +318,7 @@ class Budget:
         return self._compute("", function, *arguments, **keywords)
 
     def of_view(self, view: str) -> Compute:
-        """Return it for one view, which its computations count for."""
+        """Return the budget for one view, to which its computations are charged."""
         return partial(self._compute, view)
 
     def _compute(self, view: str, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
@@ -361,7 +361,7 @@ def _environment(own: Mapping[str, str]) -> dict[str, str]:
 def _message(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if not module.startswith("scheduler.core.") or not name.isidentifier():
-        raise TypeError(f"{module}.{name or function!r} is no function of a module of the core")
+        raise TypeError(f"{module}.{name or function!r} is not a function of a module of the core")
     try:
         return pickle.dumps((function, arguments, keywords))
     except Exception as error:

@@ -26,7 +26,7 @@ HEADER = struct.Struct("!Q")
 READY = b"+"
 
 _PR_SET_PDEATHSIG = 1
-#: Where memory runs out, the kernel shall end this process rather than the worker (-1,000 to 1,000).
+#: Where memory runs out, the kernel should end this process rather than the worker (-1,000 to 1,000).
 _FIRST_TO_GO = 700
 
 

@@ -19,7 +19,7 @@ class JobThroughputs(NamedTuple):
     throughput: Mapping[str, float] = {}
     #: The models for which that is an estimate.
     estimated: tuple[str, ...] = ()
-    #: How fast it is over several nodes relative to near together, where both are on record.
+    #: Its speed over several nodes relative to its speed near together, where both are on record.
     spread: Mapping[str, float] = {}
     #: Models on which it is on record, or declared, not to run.
     not_on: frozenset[str] = frozenset()

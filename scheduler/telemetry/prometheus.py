@@ -159,7 +159,7 @@ def _rounds() -> Iterator[Metric]:
     applied = Round.objects.filter(state=RoundState.APPLIED).order_by("-number")
     yield GaugeMetricFamily(
         "allot_rounds_corrected",
-        "Kept rounds in which the engine of earlier rounds decided otherwise than a new one",
+        "Kept rounds in which the engine of earlier rounds decided differently from a new one",
         value=applied.exclude(error="").count(),
     )
     newest = applied.values_list("started_at", *(f"{part}_seconds" for part in _PARTS))[:ROUNDS_TIMED]
@@ -201,7 +201,7 @@ def _views() -> Iterator[Metric]:
     )
     is_degraded = GaugeMetricFamily(
         "allot_view_degraded",
-        "Whether another policy than its own, or none, decided in the newest round",
+        "Whether a policy other than its own, or none, decided in the newest round",
         labels=["view"],
     )
     for name in names:
@@ -241,7 +241,7 @@ def _overcommitment() -> Iterator[Metric]:
     names = dict(VirtualCluster.objects.values_list("id", "name"))
     violations = GaugeMetricFamily(
         "allot_overcommit_violation_ratio",
-        "How often more was used of nodes than was predicted, of the samples of the last seven days",
+        "Fraction of the samples of the last seven days in which nodes used more than was predicted",
         labels=["virtual_cluster"],
     )
     for row, rate in sorted(rates.items()):

@@ -1,4 +1,4 @@
-"""What the API says of virtual clusters and of the policies they can use, for its schema."""
+"""Virtual clusters and the policies that they can use, as the API's schema describes them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -46,7 +46,7 @@ MAX_VIRTUAL_CLUSTERS = 1_000
 _GUARANTEES_LOCK = 0x616C6C6F
 
 
-#: What a new virtual cluster has where nothing is said.
+#: The defaults of a new virtual cluster.
 USUAL_POLICY, USUAL_PLACER = ChosenPlugin("fifo"), ChosenPlugin("consolidate")
 
 
@@ -266,13 +266,13 @@ def _with_cells(desired: VirtualClusterSettings) -> VirtualClusterSettings:
 
 
 def own_gpus() -> dict[str, int]:
-    """Return by model the GPUs that may be guaranteed: those of nodes of no serving pool, which may go."""
+    """Return by model the GPUs that may be guaranteed: those of nodes outside serving pools."""
     own = Gpu.objects.filter(present=True, node__serving_pool=None)
     return dict(own.values_list("node__gpu_model__name").annotate(gpus=Count("id")))
 
 
 def _check_guarantees(row: VirtualCluster, desired: VirtualClusterSettings) -> None:
-    """Raise QuotaExceeded when all virtual clusters together would be guaranteed GPUs there are not.
+    """Raise QuotaExceeded when the guarantees of all virtual clusters would exceed the GPUs.
 
     Nodes of serving pools do not count. What was guaranteed before may stay, though hardware has gone.
     """

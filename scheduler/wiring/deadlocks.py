@@ -1,4 +1,4 @@
-"""What a person asked for is done again when PostgreSQL ended it for a deadlock (decision 0004)."""
+"""Requests of people are repeated when PostgreSQL ended them for a deadlock (decision 0004)."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def repeated_on_deadlock(service: Callable[P, T]) -> Callable[P, T]:
-    """Do it again when PostgreSQL ended this one of two transactions that waited for each other.
+    """Repeat the service when PostgreSQL ended its transaction, one of two that waited for each other.
 
-    For what a person asked for: agents and rounds repeat by themselves. The service is a transaction
+    Only for requests of people: agents and rounds repeat automatically. The service is a transaction
     (or savepoint) of its own, so nothing of the first try is left.
     """
 

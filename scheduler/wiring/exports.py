@@ -1,4 +1,4 @@
-"""Lists as files, CSV or Parquet: read page by page; of more rows than 100,000 they have the newest."""
+"""Lists as files, CSV or Parquet, read page by page: at most the newest 100,000 rows."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from rest_framework import serializers
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 
-#: Of more lines than this an export has the newest.
+#: An export has at most this many lines, the newest.
 MOST_EXPORTED = 100_000
 _AT_ONCE = 1_000
 #: Rows that are encoded together, and so in memory together.
@@ -110,7 +110,8 @@ def exported(
 ) -> StreamingHttpResponse:
     """Answer with the rows by id, the oldest first.
 
-    Of too many it has the newest: a last line of CSV says so, in Parquet the file's metadata `note`.
+    If there are too many, it has the newest. A last line of CSV states this, in Parquet the file's metadata
+    `note`.
     """
     lines = lines.order_by()
     newest = list(lines.order_by("-id").values_list("id", flat=True)[: MOST_EXPORTED + 1])

@@ -29,7 +29,7 @@ class Parameter:
     default: Any
     #: What a value, or each entry of a list, is an instance of.
     kinds: tuple[_Class, ...]
-    #: The only values that it takes, where they can be listed.
+    #: The only values that it accepts, where they can be listed.
     choices: tuple[Any, ...] = ()
 
     def accepts(self, value: object) -> bool:
@@ -69,7 +69,7 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
 
 
 def has_targets(policy: str) -> bool:
-    """Whether the policy of that name means each job to have a share of each GPU model."""
+    """Whether the policy of that name sets each job a target share of each GPU model."""
     return getattr(POLICIES.get(policy), "has_targets", False)
 
 
@@ -136,7 +136,7 @@ class PluginKind:
         wrong = [
             FieldError(
                 f"{at}.parameters.{parameter}",
-                f"{given[parameter]!r} is no {parameter} of {name}"[:500],
+                f"{given[parameter]!r} is not a valid {parameter} of {name}"[:500],
                 each.expected,
             )
             for parameter, each in declared.items()
@@ -145,7 +145,7 @@ class PluginKind:
         if unknown or wrong or not (refusal := self._refusal(name, given)):
             return unknown + wrong
         if not self._refusal(name, {}):
-            # Whatever it refuses beside nothing but usual values is at fault by itself.
+            # A value that is refused beside default values only is itself at fault.
             wrong = [
                 FieldError(f"{at}.parameters.{parameter}", said[:500], declared[parameter].expected)
                 for parameter, value in given.items()

@@ -11,5 +11,5 @@ def iso(at: datetime | None) -> str | None:
     return at.isoformat() if at is not None else None
 
 
-#: Key under which a member sees the GPUs of all tenants that are not his.
+#: Key under which a member sees the GPUs of all other tenants.
 OTHERS = "others"

@@ -1,4 +1,4 @@
-"""What the API says of things that several domains show, for its schema."""
+"""Objects that several domains show, as the API's schema describes them."""
 
 from rest_framework import serializers
 
@@ -9,7 +9,7 @@ PLUGIN_MOST = 255
 
 
 class Currency(serializers.CharField):
-    """In which a sum of money is; says the same wherever one stands."""
+    """The currency of a sum of money, with the same description everywhere."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Sized)
 #: Each page is in it.
 EVERYONE = "everyone"
 OPERATORS = "operators"
-#: Objects per message: keeps one frame well under a browser's and Redis's comfort.
+#: Objects per message: keeps one frame well below the limits of browsers and Redis.
 _BATCH = 100
 
 #: The groups that get it, and what they get.
@@ -47,7 +47,7 @@ def on_commit(send: Callable[[T], None], items: T) -> None:
 
 
 def to_pages(send: Callable[[T], None], items: T) -> None:
-    """As `on_commit`, for what only pages hear and must be read for them: nothing is where none is open.
+    """As `on_commit`, for objects that are read only for pages: without an open page nothing is read.
 
     A page that opens later asks for what it shows after it was greeted, and so after this commit.
     """

@@ -24,7 +24,7 @@ from tenants.selectors import Viewer, viewer, viewer_of
 from tenants.services import password_change, tour_seen
 from tenants.signin import confirm_password, remember_browser, sign_in
 
-#: An operator counts as admin of every tenant; his own page lists no more of them than this.
+#: An operator counts as admin of every tenant; the operator's own page lists no more of them than this.
 TENANTS_LISTED = 200
 
 

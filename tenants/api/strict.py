@@ -1,4 +1,4 @@
-"""Serializers for input that refuse unknown fields and say of each wrong field what would be right."""
+"""Serializers for input that refuse unknown fields and state for each wrong field what would be right."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def summary(errors: tuple[FieldError, ...]) -> str:
 
 
 def expected(field: Any) -> str:
-    """What a field takes, in words; empty when the field is not known."""
+    """What a field accepts, in words; empty when the field is not known."""
     if field is None:
         return ""
     if isinstance(field, serializers.Serializer):

@@ -1,4 +1,4 @@
-"""Entries of what changes no row: sign-ins, refusals, and reads of what is not one's own."""
+"""Entries for what changes no row: sign-ins, refusals, and reads of others' things."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ ON CONFLICT (object_id, address) WHERE action = 'token.first-use' DO NOTHING
 
 
 def record_read(action: str, *, object_kind: str, object_id: object, subject: str, tenant: Tenant) -> None:
-    """Record who read what not all may read; a user who follows a log makes one entry."""
+    """Record who read something that not all users may read; following a log makes one entry."""
     who = source()
     if _READS.is_new((action, who.actor, who.address, object_kind, str(object_id))):
         record(action, object_kind=object_kind, object_id=object_id, subject=subject, tenant=tenant)
 
 
 def record_token_use(token: Token) -> None:
-    """Write down the first use of a token from an address: what a stolen one is known by."""
+    """Write down the first use of a token from an address, which can reveal a stolen one."""
     who = source()
     if not who.address or not _TOKEN_USES.is_new((token.pk, who.address)):
         return
@@ -122,7 +122,7 @@ class _Refusals:
         self._lock = threading.Lock()
 
     def counted(self, key: tuple[str, ...]) -> tuple[bool, dict[tuple[str, ...], int]]:
-        """Count one; return whether it gets an entry, and what was left untold in a minute that is over."""
+        """Count one; return whether it gets an entry, and what was left out in a minute that is over."""
         now, untold = time.monotonic(), {}
         with self._lock:
             if now >= self._until:

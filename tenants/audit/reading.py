@@ -32,7 +32,7 @@ WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_bac
 
 
 def entries_visible(viewer: Viewer) -> QuerySet[AuditEntry]:
-    """The entries that the viewer may see: an operator all, a tenant's admin those of his tenant."""
+    """The entries that the viewer may see: an operator all, a tenant's admin those of the tenant."""
     if viewer.is_operator:
         return AuditEntry.objects.all()
     tenants = [held.tenant_id for held in viewer.held if held.role == Role.ADMIN]

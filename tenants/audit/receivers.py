@@ -64,10 +64,10 @@ def _receiver(url: str) -> Receiver:
     parts = urlsplit(url)
     expected = "syslog+tls://host:6514, syslog+tcp://host:601, syslog+udp://host:514 or https://host/path"
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise ValueError(f"{url[:80]!r} is no address; it must look like {expected}")
+        raise ValueError(f"{url[:80]!r} is not an address; it must look like {expected}")
     options = parse_qs(parts.query) if parts.scheme.startswith("syslog") else {}
     if unknown := set(options) - {"ca"}:
-        raise ValueError(f"{sorted(unknown)[0]!r} is no option; there is ca=FILE for syslog+tls")
+        raise ValueError(f"{sorted(unknown)[0]!r} is not an option; the only one is ca=FILE, for syslog+tls")
     authorities = options.get("ca", [""])[0]
     if authorities and (parts.scheme != "syslog+tls" or not Path(authorities).is_file()):
         raise ValueError(f"ca={authorities}: must be a file, and is for syslog+tls")

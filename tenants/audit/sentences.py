@@ -12,7 +12,7 @@ _FIELDS_TOLD = 3
 _VALUE_CHARACTERS = 60
 
 #: The author of a request without credentials, such as a person who accepts an invitation.
-_ANONYMOUS = "somebody who was not signed in"
+_ANONYMOUS = "someone who was not signed in"
 
 #: Past tense of the last word of an action, where that is not what `_past` makes of it.
 _PAST = {

@@ -2,8 +2,8 @@
 
 Tables that hold decisions of people are; tables that machines write all the time are not, each with the
 reason. A test fails for a model that is in neither list. Columns are audited unless they are named here, so
-that a new one cannot be forgotten, except those that look like secrets: of them is only said that they
-changed.
+that a new one cannot be forgotten, except those that look like secrets: of these only the fact of a change is
+recorded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AuditedTable:
     unwatched: tuple[str, ...] = ()
     #: Rows that are recorded when they are made or removed.
     only: str = "true"
-    #: A change of something unwatched that is one all the same, by `old` and `new`.
+    #: When a change of unwatched columns counts all the same, by `old` and `new`.
     watched_when: str = "false"
     #: Changes that have a name of their own, in the order in which they are looked for.
     changes: Mapping[str, str] = field(default_factory=dict)

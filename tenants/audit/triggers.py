@@ -3,7 +3,7 @@
 They are made again after migrations, from `tenants.audit.tables` and the models as they are then: a developer
 who adds a model adds a line there, and no migration. One statement records all made and removed rows, from
 the statement's transition table. Changed rows are recorded one by one, but only where something audited
-changed, by a condition that PostgreSQL checks automatically: a heartbeat or a round costs a comparison of
+changed, by a condition that PostgreSQL itself checks: a heartbeat or a round costs a comparison of
 columns.
 """
 
@@ -29,7 +29,7 @@ MOST_ENTRIES_OF_ONE_STATEMENT = 20
 _MOST_IDS = 1_000
 #: Longer texts and lists are cut in an entry.
 _VALUE_CHARACTERS = 2_000
-#: What stands for a secret of which only is said that it changed.
+#: What stands for a secret, of which only the fact of a change is recorded.
 CHANGED_SECRET = "(changed; not shown)"
 #: By what people call the things that rows point to.
 _NAMES = {
@@ -137,7 +137,7 @@ def audited_models() -> Iterator[tuple[type[models.Model], AuditedTable]]:
 def columns_of(
     model: type[models.Model], audited: AuditedTable
 ) -> tuple[list[models.Field[object, object]], list[models.Field[object, object]]]:
-    """Return the columns that are recorded, and those of which only is said that they changed."""
+    """Return the columns that are recorded, and those of which only the fact of a change is."""
     recorded, secret = [], []
     for column in model._meta.concrete_fields:
         if column.primary_key and not column.is_relation:

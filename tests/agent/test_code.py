@@ -211,7 +211,7 @@ class TestGit:
         assert "no-repository' does not appear" in await self.fetched(
             tmp_path / "no-repository", target, commit
         )
-        assert "takes no git addresses that begin with file://, only https://" in await self.fetched(
+        assert "accepts no git addresses that begin with file://, only https://" in await self.fetched(
             repository, target, commit, git=("https",)
         )
         assert "larger than" in await self.fetched(repository, target, commit, unpacked_bytes=600)

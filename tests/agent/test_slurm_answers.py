@@ -129,7 +129,7 @@ def test_one_file_speaks_for_many_nodes(tmp_path: Path) -> None:
         (SLURM | {"every_seconds": 0}, {}, "slurm.every_seconds: must be from 0.1 to 60"),
         (SLURM | {"queue": "x"}, {}, "unknown field 'queue'"),
         (SLURM, {"node": "n1"}, "node, token: leave them out"),
-        (SLURM, {"metrics_address": "127.0.0.1:9400"}, "metrics_address: is of one node"),
+        (SLURM, {"metrics_address": "127.0.0.1:9400"}, "metrics_address: is for one node"),
         (SLURM, {"work_folder": ...}, "work_folder: is missing"),
         ("gpu", {}, "slurm.nodes: must name"),
     ],

@@ -98,7 +98,7 @@ def test_cancelling_all_queued_is_confirmed_and_only_ones_own(allot: Allot, api:
     assert {job["state"] for job in api.jobs.values()} == {"queued"}
     assert allot("cancel", "--all-queued", "--yes").exit_code == 0
     assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
-    assert allot("cancel", "--all-queued", "--yes").stderr == ("No job matches that this would cancel.\n")
+    assert allot("cancel", "--all-queued", "--yes").stderr == ("This would cancel no job.\n")
 
 
 def test_cancelling_by_filter_counts_asks_and_goes_on_to_the_last(allot: Allot, api: FakeApi) -> None:
@@ -122,7 +122,7 @@ def test_many_are_held_by_a_filter(allot: Allot, api: FakeApi) -> None:
     assert allot("hold", *which).exit_code == 2
     assert allot("hold", *which, "-y").stdout == "2 jobs held.\n"
     assert [job["held"] for job in api.jobs.values()] == [True, False, True]
-    assert allot("hold", *which, "-y").stderr == "No job matches that this would hold.\n"
+    assert allot("hold", *which, "-y").stderr == "This would hold no job.\n"
     assert allot("release", "1").stdout == "Job 1 released.\n"
     assert allot("release").exit_code == allot("requeue", "1", "--state", "running").exit_code == 2
 

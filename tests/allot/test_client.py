@@ -69,7 +69,7 @@ def test_retries_wait_longer_each_time_and_end(api: FakeApi, client: Client, pau
 
 
 def test_what_can_not_be_sent_is_said_before_anything_is_asked(api: FakeApi, client: Client) -> None:
-    with pytest.raises(WrongUse, match="a number is infinite or none at all"):
+    with pytest.raises(WrongUse, match="a number is infinite or not a number"):
         client.submit({"name": "a", "skew": float("nan")})
     assert not api.jobs
 

@@ -232,11 +232,11 @@ def test_what_the_function_raises_ends_the_run_with_its_reason(run: training.Ses
         with pytest.raises(training.TrainingError, match="make a batch of 7: ValueError: no such picture"):
             next(batches)
         with pytest.raises(
-            training.TrainingError, match="a batch of 256 bytes is more than the trainer takes"
+            training.TrainingError, match="a batch of 256 bytes is more than the trainer accepts"
         ):
             list(workers.batches([20]))
         assert list(workers.batches([1])) == [(1, b"x")]
-        with pytest.raises(training.TrainingError, match="an item must be what JSON can say"):
+        with pytest.raises(training.TrainingError, match="an item must be what JSON can represent"):
             next(workers.batches([object()]))
 
 
@@ -392,7 +392,7 @@ def test_strangers_get_nothing_and_cost_nothing(run: training.Session) -> None:
         loud.sendall(pickle.dumps({"a": 1}) * 100)
         assert ends(loud)
         # One that has another secret learns nothing of ours: the trainer shows no proof of its own.
-        with pytest.raises(LineError, match="where secrets differ"):
+        with pytest.raises(LineError, match="if the secrets differ"):
             wire.reach_trainer(connect(), b"another secret of the same length")
         silent = [connect() for _ in range(STRANGERS_MOST + 5)]
         assert ends(silent[0]), "the oldest makes room"
@@ -449,12 +449,12 @@ def test_frames_changed_repeated_or_reflected_on_the_way_end_the_line() -> None:
         assert trainer[0].receive() == (wire.BATCH, {}, b"first")
         for forged in (first, frame(b"second").replace(b"second", b"secomd"), frame(b"later one")):
             other.sendall(forged)
-            with pytest.raises(LineError, match="not sent by who is at the other end"):
+            with pytest.raises(LineError, match="does not come from the other end"):
                 trainer[0].receive()
         trainer[0].send(wire.ITEM, {"number": 1})
         other.sendall(other.recv(4096))
         # To the trainer its own frames are not a worker's.
-        with pytest.raises(LineError, match="not sent by who is at the other end"):
+        with pytest.raises(LineError, match="does not come from the other end"):
             trainer[0].receive()
 
 
@@ -464,7 +464,7 @@ def test_frames_changed_repeated_or_reflected_on_the_way_end_the_line() -> None:
         ({"secret": "short"}, "at least 16 bytes"),
         ({"listen": "nowhere"}, "HOST:PORT"),
         ({"listen": "127.0.0.1:99999"}, "up to 65535"),
-        ({"listen": "192.0.2.1:7000"}, "cannot be waited for at 192.0.2.1:7000"),
+        ({"listen": "192.0.2.1:7000"}, "cannot listen for input workers at 192.0.2.1:7000"),
         ({"buffer": 0}, "buffer"),
         ({"least": 3, "most": 2}, "least <= most"),
     ],

@@ -403,7 +403,7 @@ def test_a_lapsed_guarantee_and_lost_work_are_told(api: FakeApi, allot: Allot) -
     attempt = make_attempt(state="ended", outcome="preempted", message=message, lost_seconds=75.0)
     api.add(1, **{**running(), "attempt": attempt}, guarantee_lapsed=True)
     shown = allot("show", "1").stdout
-    assert "guaranteed (lapsed: its cells are no more" in shown
+    assert "guaranteed (lapsed: its cells no longer exist" in shown
     assert f"{message} 1m15s of work lost." in shown
 
 

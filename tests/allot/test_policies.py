@@ -70,7 +70,7 @@ def test_mistakes_are_told(allot: Allot) -> None:
         (("vc", "policy", "shared", "fifa"), "policy_plugin.name: there is no 'fifa'"),
         (
             ("vc", "policy", "shared", "fifo:backfill=often"),
-            "policy_plugin.parameters.backfill: 'often' is no backfill of fifo",
+            "policy_plugin.parameters.backfill: 'often' is not a valid backfill of fifo",
         ),
         (
             ("vc", "policy", "shared", "fifo:backfill"),

@@ -233,7 +233,7 @@ def test_a_stranger_gets_nothing_of_the_stream(search: Search) -> None:
 def test_a_stranger_that_claims_to_be_a_worker_is_cut_off(run: training.Session) -> None:
     with shared(run) as inputs:
         stranger = socket.create_connection(("127.0.0.1", inputs.port))
-        with stranger, pytest.raises(LineError, match="as one does where secrets differ"):
+        with stranger, pytest.raises(LineError, match="as it does if the secrets differ"):
             wire.reach_trainer(stranger, b"a secret of another user")
         assert inputs.connected == 0
 

@@ -144,7 +144,7 @@ def test_dates_stay_text(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"just words", "not a job specification"),
         (b"a: [1\nb: 2", "line 2"),
-        (b"a: {b: [1, .nan]}", r"line 1, column 12: a\.b\[1\]: \.nan is no number that a field can have"),
+        (b"a: {b: [1, .nan]}", r"line 1, column 12: a\.b\[1\]: \.nan is not a number that a field can have"),
         (b"a: 1\na: 2", r"line 2, column 1: a stands here twice"),
         (b"\xff\xfe", "UTF-8"),
         (b"x" * 1_000_001, "larger than 1,000,000 bytes"),

@@ -60,7 +60,7 @@ def test_throughputs_are_listed_and_corrected(allot: Allot) -> None:
     assert allot("throughputs", "correct", "bert", "V100").exit_code == 2
     refused = allot("throughputs", "correct", "bert", "V100", "1e-9", "-g", "4")
     assert refused.exit_code == 1
-    assert "value: 1e-09 is beyond belief beside 100 on K80" in refused.stderr
+    assert "value: 1e-09 is too far from 100 on K80" in refused.stderr
 
 
 def test_a_file_is_imported_and_exported(allot: Allot, tmp_path: Path) -> None:

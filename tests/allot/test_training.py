@@ -359,7 +359,7 @@ class TestWhatCounts:
         manifest = Manifest(step=1, rank=0, parts=1, world_size=1, samples=None)
         with pytest.raises(training.TrainingError, match="wrote no file"):
             keeper.save(manifest, lambda folder: None)
-        with pytest.raises(training.TrainingError, match="link, which is no plain file"):
+        with pytest.raises(training.TrainingError, match="link, which is not a plain file"):
             keeper.save(manifest, lambda folder: (folder / "link").symlink_to("/etc/passwd"))
         assert found(tmp_path, 2) is None
 
@@ -482,7 +482,7 @@ class TestRanks:
         monkeypatch.setenv("WORLD_SIZE", "2")
         monkeypatch.setenv("RANK", "1")
         with (
-            pytest.raises(training.TrainingError, match="rank 0 has not said"),
+            pytest.raises(training.TrainingError, match="rank 0 has not stated"),
             training.session(wait_seconds=0.1),
         ):
             pass

@@ -99,7 +99,7 @@ def test_before_a_guarantee_lapses_one_is_asked(allot: Allot) -> None:
     assert CellSpecification.objects.count() == 1
     assert allot("vc", "apply", file, "-y").exit_code == 0
     run_round()
-    assert "lapsed: its cells are no more" in allot("show", str(job.id)).stdout
+    assert "lapsed: its cells no longer exist" in allot("show", str(job.id)).stdout
 
 
 def test_answers_are_what_their_types_promise(allot: Allot) -> None:

@@ -78,7 +78,7 @@ def test_a_job_runs_a_commit_of_a_repository(platform: Installation, left: Agent
     only = {"only": [left.name], "avoid": []}
     refused = platform.submit(**spec("true", code=code, nodes=only, retry={"max_attempts": 1}))
     failed = platform.wait_for(refused, "failed")
-    assert "takes no git addresses that begin with file://" in failed["message"]
+    assert "accepts no git addresses that begin with file://" in failed["message"]
     assert failed["attempt"]["failure"] == "code_unavailable"
     configuration = json.loads(left.configuration.read_text())
     left.configuration.write_text(json.dumps(configuration | {"code": {"git": ["https", "file"]}}))

@@ -207,7 +207,7 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
         call("jobs")
     report_all(tmp_path)
 
-    assert call("isolation") == {"summary": "as their nodes have not said yet", "warnings": []}
+    assert call("isolation") == {"summary": "as their nodes have not reported yet", "warnings": []}
     assert call("jobs") == {"jobs": len(demo.JOBS) + len(demo.LATE_JOBS)}
     assert call("jobs") == {"jobs": 0}
     jobs = {job.name: job for job in Job.objects.select_related("submitted_by", "virtual_cluster")}

@@ -274,7 +274,7 @@ def test_every_mistake_is_reported_at_once() -> None:
     }
     assert 'did you mean "priority"?' in found["priorty"].problem
     assert 'did you mean "guaranteed"?' in found["guarantee"].problem
-    assert found["tasks.0.resources.gpu"].problem == "-1 is less than nothing"
+    assert found["tasks.0.resources.gpu"].problem == "-1 is less than 0"
     assert found["tasks.0.resources.gpu"].expected == (
         "a whole number from 0 to 16, or a part of one GPU such as 0.3"
     )
@@ -532,7 +532,7 @@ def test_what_an_elastic_job_says_is_kept_and_nothing_else(elastic, range_, mode
         ({"min_gpus": 10}, "min_gpus", "10 is more than 8", "a whole number from 1 to 8"),
         ({"max_gpus": 6}, "max_gpus", "6 is less than 8", "a whole number from 8 to 512"),
         ({"max_gpus": 514}, "max_gpus", "514 is more than 512", "a whole number from 8 to 512"),
-        ({"max_gpus": 9}, "max_gpus", "9 are no whole replicas of 2", "a multiple of 2"),
+        ({"max_gpus": 9}, "max_gpus", "9 GPUs are not whole replicas of 2 GPUs", "a multiple of 2"),
         (
             {"mode": "adaptiv"},
             "mode",
@@ -548,7 +548,7 @@ def test_what_an_elastic_job_says_is_kept_and_nothing_else(elastic, range_, mode
         (
             {"min_gpus": 6, "mode": "fixed_world"},
             "min_gpus",
-            "the 4 replicas are not divided evenly among GPUs for 3",
+            "4 replicas cannot share the GPUs of 3 evenly",
             "one of: 2, 4, 8",
         ),
     ],
@@ -602,7 +602,7 @@ def test_whole_gpus_are_written_as_before() -> None:
     ("resources", "field", "problem", "expected"),
     [
         ({"gpu": 1.5}, "gpu", "1.5 is neither a part of one GPU nor whole GPUs", "1 or 2, or less than 1"),
-        ({"gpu": -0.3}, "gpu", "-0.3 is less than nothing", None),
+        ({"gpu": -0.3}, "gpu", "-0.3 is less than 0", None),
         ({"gpu": 17}, "gpu", "17 is more than 16", None),
         ({"gpu": float("nan")}, "gpu", "nan is not a number of GPUs", None),
         (
@@ -615,13 +615,13 @@ def test_whole_gpus_are_written_as_before() -> None:
         (
             {"gpu": 2, "gpu_limit": 0.5},
             "gpu_limit",
-            "is of a part of a GPU, and the task has whole ones",
+            "needs a part of a GPU, and the task has whole ones",
             None,
         ),
         (
             {"gpu": 1, "gpu_memory": 1},
             "gpu_memory",
-            "is of a part of a GPU, and the task has whole ones",
+            "needs a part of a GPU, and the task has whole ones",
             None,
         ),
     ],
@@ -729,7 +729,7 @@ def test_a_service_says_by_tags_whom_it_wants_near_it() -> None:
         (
             {"topology": {"level": "rack"}},
             "topology",
-            "a job with constraints says by constraints how near its replicas are",
+            "a job with constraints states in constraints how close its replicas are",
         ),
     ],
 )
@@ -778,14 +778,14 @@ def test_one_of_the_two_may_be_stated() -> None:
             {"cpu": 2},
             {"cpu": {"2": 1}},
             "sensitivity.cpu",
-            "is of a task that leaves its cpu to the platform,",
+            'needs resources.cpu: "auto", and the task states an amount',
         ),
         ({"cpu": "auto"}, {"cpu": [1]}, "sensitivity.cpu", "a list is not an object"),
         ({"cpu": "auto"}, {"cpu": {}}, "sensitivity.cpu", "has 0 entries"),
         ({"cpu": "auto"}, {"cpu": {"two": 1}}, "sensitivity.cpu.two", "'two' is not a number"),
         ({"cpu": "auto"}, {"cpu": {"0": 1}}, "sensitivity.cpu.0", "0 CPUs need no speed"),
         ({"cpu": "auto"}, {"cpu": {"2": 0}}, "sensitivity.cpu", "has no speed above 0"),
-        ({"cpu": "auto"}, {"cpu": {"2": 1, "2.0": 2}}, "sensitivity.cpu.2.0", "says the same amount again"),
+        ({"cpu": "auto"}, {"cpu": {"2": 1, "2.0": 2}}, "sensitivity.cpu.2.0", "repeats an amount"),
         (
             {"cpu": "auto"},
             {"cpu": {"2": 2, "4": 1}},
@@ -823,26 +823,26 @@ def test_a_gang_may_have_tasks_with_and_without_gpus() -> None:
         (
             {"gpus": 0},
             "gpus",
-            "is 0, and neither cpu nor memory says what each replica takes instead",
+            "is 0, and neither cpu nor memory states what each replica needs instead",
             "cpu or memory in numbers beside it, or gpu of 1 or more",
         ),
         (
             {"resources": {"gpu": 0, "cpu": "auto"}},
             "resources.cpu",
-            '"auto" is the part of a node that the GPUs are, and the task has none',
+            '"auto" is in proportion to the GPUs, and the task has none',
             "a number, or gpu of 1 or more",
         ),
         (
             {"resources": {"gpu": 0, "cpu": 1, "gpu_limit": 0.5}},
             "resources.gpu_limit",
-            "is of a part of a GPU, and the task has none",
+            "needs a part of a GPU, and the task has none",
             "nothing, or gpu below 1 instead of 0",
         ),
         *(
             (
                 {"resources": {"gpu": 0, "cpu": 1}, **fields},
                 next(iter(fields)),
-                "is of jobs with GPUs, and this one has none",
+                "needs GPUs, and this job has none",
                 "nothing, or resources.gpu above 0",
             )
             for fields in (
@@ -857,7 +857,7 @@ def test_a_gang_may_have_tasks_with_and_without_gpus() -> None:
         (
             {"resources": {"gpu": 0, "cpu": 1}, "replicas": 2, "ports": [{"name": "web", "port": 8080}]},
             "ports",
-            "replicas without GPUs may be on one node, where a port is for one of them",
+            "replicas without GPUs can be on one node, where only one of them can have the port",
             "ports without numbers, or one replica",
         ),
     ],
@@ -893,9 +893,7 @@ def test_a_launcher_with_what_it_cannot_start_is_refused() -> None:
     assert problems(spec(launcher="srun"))["launcher"].expected == f"one of: {', '.join(LAUNCHERS)}"
     two_gpus = [task(resources={"gpu": 2})]
     found = problems(spec(launcher="torchrun", tasks=two_gpus, input_workers=WORKERS))
-    assert (
-        found["input_workers"].problem == "is of jobs with one process in each replica, and torchrun starts 2"
-    )
+    assert found["input_workers"].problem == "needs one process in each replica, and torchrun starts 2"
     assert parse(spec(launcher="torchrun", input_workers=WORKERS)).launcher == "torchrun"
     assert parse(spec(tasks=two_gpus, input_workers=WORKERS)).input_workers is not None
 
@@ -981,7 +979,7 @@ def test_an_input_worker_asks_for_what_its_job_says_of_it() -> None:
         (
             {"input_workers": WORKERS, "ports": ["input-workers"]},
             "ports",
-            "input-workers is where the input workers of the job come to it",
+            "input-workers is the port of the job's input workers",
         ),
         (
             {"input_workers": WORKERS | {"command": "x" * 70_000}},

@@ -108,7 +108,7 @@ async def test_only_its_submitter_and_admins_get_in_and_no_longer_than_they_may(
     assert b"no longer signed in" in (await line.all())[PROBLEM]
     line = await site.opened(token := await site.token(site.ada), wanted)
     monkeypatch.setattr(consumers.settings.CONFIG, "session_idle_seconds", 0.01)
-    assert b"Nothing was said" in (await line.all())[PROBLEM]
+    assert b"Nothing was sent" in (await line.all())[PROBLEM]
     monkeypatch.setattr(consumers.settings.CONFIG, "sessions_per_user", 0)
     assert "sessions already" in await site.refusal(token, wanted)
 

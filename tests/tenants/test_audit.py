@@ -360,7 +360,7 @@ def test_a_page_that_asks_who_is_signed_in_is_refused_nothing_and_a_wrong_token_
         ("rule.make", "operator made rule x."),
         ("job.cancel", "operator cancelled job x."),
         ("log.read", "operator, not a member of tenant red, read the output of x."),
-        ("invitation.accept", "somebody who was not signed in accepted invitation x."),
+        ("invitation.accept", "someone who was not signed in accepted invitation x."),
     ],
 )
 def test_an_entry_reads_as_a_sentence(action: str, said: str) -> None:

@@ -105,7 +105,7 @@ def test_an_agent_that_cannot_start_is_reported_and_all_else_goes_on(tmp_path: P
         running.wait_until_ready()
         said = running.said()
         assert "agent ended with exit status 1. It said last:\n    cannot find my configuration" in said
-        assert "All else goes on without it." in said
+        assert "Everything else goes on without it." in said
         assert is_alive(running.pid("web"))
         (tmp_path / "allowed").touch()
         until(lambda: "agent works again" in running.said(), running.said)

@@ -1,4 +1,4 @@
-"""vcs, events, fragmentation: virtual clusters, what happens in the cluster, of what use idle GPUs are."""
+"""vcs, events, fragmentation: virtual clusters, what happens in the cluster, how useful idle GPUs are."""
 
 from __future__ import annotations
 
@@ -147,7 +147,9 @@ def overrun_lines(overrun: Overrun | None) -> list[tuple[str, str]]:
     """Return what there is to say about a policy that takes too long: heading and text."""
     if overrun is None:
         return []
-    return [("Overrun", f"a cheap policy decides since {local_time(overrun['since'])}: {overrun['message']}")]
+    return [
+        ("Overrun", f"a cheap policy has decided since {local_time(overrun['since'])}: {overrun['message']}")
+    ]
 
 
 def events(

@@ -151,11 +151,11 @@ def _act_on_all(
     count = counted["jobs"]
     which = f"{plural(count, 'job')} ({counted['queued']:,} queued, {counted['running']:,} running)"
     if not count or dry_run:
-        say(f"This would {action} {which}." if count else f"No job matches that this would {action}.")
+        say(f"This would {action} {which}." if count else f"This would {action} no job.")
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise WrongUse(f"This would {action} {which}. Say so with --yes.")
+            raise WrongUse(f"This would {action} {which}. Confirm it with --yes.")
         if not typer.confirm(f"{action.capitalize()} {which}?", err=True):
             raise typer.Exit(1)
     done, refused = 0, list[str]()
@@ -185,7 +185,7 @@ def _cancelled(job: Job) -> str:
 
 
 def each_of(job_ids: list[int], act: Callable[[int], Job], outcome: Callable[[Job], str]) -> None:
-    """Do it to every job; one that refuses does not keep the others from theirs."""
+    """Do it to every job; a refusal for one does not stop the others."""
     worst = 0
     for job_id in job_ids:
         try:

@@ -99,7 +99,7 @@ def login(
 
 
 def _revoke(url: str, server: credentials.Server) -> None:
-    """Make a token worthless that `allot login` made; one that a person gave is his to revoke."""
+    """Revoke a token that `allot login` made; one that a person supplied is left to that person."""
     from allot.client import Client
     from allot.signin import token_key
 

@@ -220,7 +220,7 @@ def note_line(note: Note) -> str:
 
 
 def say_goes_on(job_ids: list[int]) -> None:
-    """After Ctrl-C: that it only stopped the watching."""
+    """Print after Ctrl-C that only the watching has stopped."""
     ids = " ".join(str(job_id) for job_id in job_ids)
     if len(job_ids) == 1:
         say(f"\nJob {ids} goes on. See it with `allot logs -f {ids}`, stop it with `allot cancel {ids}`.")

@@ -94,7 +94,7 @@ def _report(text: str) -> tuple[str | None, str | None]:
 
 def _settings(found: NotificationSettings) -> list[tuple[str, str]]:
     lines = [
-        ("Address", found["address"] or "none: no mail comes"),
+        ("Address", found["address"] or "none: no mail is sent"),
         ("Jobs", found["jobs"]),
         ("Tenants", "yes" if found["tenants"] else "no"),
         ("Cluster", "yes" if found["cluster"] else "no"),

@@ -85,7 +85,7 @@ def typed_password(username: str, *, from_stdin: bool, what: str = "Password") -
 def with_password(
     ask: Callable[[dict[str, Any]], T], wanted: dict[str, Any], me: Callable[[], Me], *, from_stdin: bool
 ) -> T:
-    """Ask without one's password first, and with it where the server says that it takes the person."""
+    """Send a request without the password first, and with it if the server requires it."""
     try:
         return ask(wanted)
     except NotAllowed as error:

@@ -43,7 +43,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Left(Exception):
-    """The person left, and the job goes on."""
+    """The user left, and the job goes on."""
 
 
 class Staying:

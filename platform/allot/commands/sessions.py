@@ -41,7 +41,7 @@ def exec_(
 
     wants_terminal = has_terminal() if terminal is None else terminal
     if wants_terminal and not has_terminal():
-        raise typer.BadParameter("this is no terminal", param_hint="--tty")
+        raise typer.BadParameter("standard input is not a terminal", param_hint="--tty")
     try:
         code = run_command(
             find_account(), job_id, rank=rank, command=command or [], has_terminal=wants_terminal

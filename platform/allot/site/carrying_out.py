@@ -24,7 +24,7 @@ class NotAllDone(AllotError):
         lines = problem_lines("", f"{step.where}: {error}", placed)
         lines += [
             f"Made: {plural(done, 'change')}. Failed: this one. Not tried: {plural(left, 'change')}.",
-            "Apply the file again once it is mended; what is done is not done twice.",
+            "Correct the file and apply it again; changes already made are not repeated.",
         ]
         super().__init__("\n".join(lines))
 

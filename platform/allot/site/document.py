@@ -15,7 +15,7 @@ from allot.output import plural
 
 #: Says what is wrong with the value at a place of the file.
 Check = Callable[[str, Any], Iterator[FieldProblem]]
-#: A person mends no more of them at a time.
+#: The most problems that are reported at once.
 MOST_PROBLEMS = 50
 
 
@@ -80,7 +80,7 @@ def _fields(known: Mapping[str, Check], required: tuple[str, ...]) -> Check:
             if name in known:
                 yield from known[name](place, inner)
             else:
-                yield FieldProblem(place, "is no field here", f"one of: {', '.join(known)}")
+                yield FieldProblem(place, "is not a field here", f"one of: {', '.join(known)}")
 
     return check
 
@@ -100,7 +100,7 @@ def _list_of(known: Mapping[str, Check], *required: str, unique: bool = True) ->
             if unique and isinstance(name, str) and seen.setdefault(name, number) != number:
                 there = f"{where}[{seen[name]}]"
                 yield FieldProblem(
-                    f"{where}[{number}].{required[0]}", f"{name!r} is that of {there}, too", ""
+                    f"{where}[{number}].{required[0]}", f"{name!r} is also that of {there}", ""
                 )
 
     return check

@@ -33,7 +33,7 @@ _SAME = (
 class Present:
     """Each part by name, in the order of names, with the fields of the file."""
 
-    #: In which prices are; None: in cost units.
+    #: The currency of prices; None: cost units.
     currency: str | None = None
     #: For one GPU and hour, by model.
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Present:
     invitation_keys: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Return it as a file that `allot apply` takes without changes."""
+        """Return it as a file for which `allot apply` makes no changes."""
         named: dict[str, Any] = {
             "currency": self.currency,
             "prices": dict(self.prices),

@@ -73,7 +73,7 @@ def listed_ids(text: str | None, command: str) -> list[tuple[int, str]]:
 
 
 def indices_in(text: str) -> Callable[[int], bool]:
-    """Return whether an index is among `0-3,7`; all are where nothing is said."""
+    """Return whether an index is among `0-3,7`; without a list all are."""
     if not text:
         return lambda index: True
     ranges = []

@@ -157,7 +157,7 @@ def _selected(client: Client, given: Any, command: str, *, default: set[str]) ->
 
 
 def _asked(client: Client, given: Any, states: set[str] | None) -> Iterable[Job]:
-    """The jobs that the server may leave out none of: what one filter can say is said to it."""
+    """All jobs that may match: what one filter can express is asked of the server."""
 
     def only(text: str | None) -> str | None:
         named = listed(text)

@@ -1,4 +1,4 @@
-"""Slurm's words for what Allotment says of a job: its number, state, reason, times and amounts."""
+"""Slurm's words for what Allotment reports of a job: its number, state, reason, times and amounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMPACT: Mapping[str, str] = {
     "PREEMPTED": "PR",
     "NODE_FAIL": "NF",
 }
-#: Of our states those among which Slurm's can be.
+#: Our states among which a state of Slurm can be.
 OURS: Mapping[str, str] = {
     "PENDING": "queued",
     "RUNNING": "running",

@@ -98,11 +98,11 @@ class AdaptiveBatch:
 
     @property
     def lr_factor(self) -> float:
-        """By what to multiply the learning rate in this step."""
+        """The factor for the learning rate in this step."""
         return self.lr_factor_of(None)
 
     def lr_factor_of(self, group: int | None) -> float:
-        """Return by what to multiply the learning rate of a group of parameters; None is all of them."""
+        """Return the factor for the learning rate of a group of parameters; None is all of them."""
         gain = self.noise.gain(self.scale, group)
         return self._rule(self.scale, gain, self.samples / self.limits.initial_batch)
 

@@ -107,7 +107,7 @@ class Keeper:
         self.store.create(f"{ORIGINS}{self.start}", content.encode())
 
     def origin_of(self, start: Start) -> tuple[Checkpoint | None] | None:
-        """Return from where a start went on, if it ever said so: (None,) is from nothing."""
+        """Return from where a start went on, if it recorded that: (None,) is from nothing."""
         try:
             text = json.loads(self.store.read(f"{ORIGINS}{start}") or b"")["checkpoint"]
         except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What lies beside the files of one part of a checkpoint and says what they must be."""
+"""What lies beside the files of one part of a checkpoint and states what they must be."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def digests_of(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise TrainingError(f"save() made {name}, which is no plain file; write files and folders only")
+            raise TrainingError(
+                f"save() made {name}, which is not a plain file; write files and folders only"
+            )
         if path.is_file():
             found[name] = sha256_of(path)
     if not found:

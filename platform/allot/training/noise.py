@@ -138,7 +138,7 @@ class GradientNoise:
         self._weight, self._is_of_pairs = float(state["weight"]), bool(state["pairs"])
 
 
-#: By what the learning rate is multiplied, from: scale of the batch; its gain; samples had so far, in
+#: The factor for the learning rate, from: scale of the batch; its gain; samples had so far, in
 #: initial batches.
 Rule = Callable[[float, float, float], float]
 

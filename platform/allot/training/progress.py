@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-#: More lines than this a second say nothing more: the agent reads them once a second or less.
+#: More lines than this a second are of no use: the agent reads them once a second or less.
 LINE_SECONDS = 0.1
 PENDING_MOST = 1000
 CLOSE_SECONDS = 5.0

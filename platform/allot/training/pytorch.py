@@ -30,7 +30,7 @@ from allot.training.sampler import Sampler
 
 #: One in this many iterations is measured, once the first choice of a batch has been made.
 MEASURED_EVERY = 32
-#: Steps until Adam's estimate of the second moment says something.
+#: Steps until Adam's estimate of the second moment means something.
 UNCONDITIONED_STEPS = 5
 #: Numbers that are measured at once: they stay in the processor's cache, or fill a GPU.
 BLOCK, BLOCK_ON_GPU = 2**16, 2**24
@@ -96,8 +96,8 @@ class AdaptiveOptimiser:
         self._is_unscaled = False
         self._is_divided = False
         self._skipped = 0
-        #: By what Adam divides gradients, by parameter; None: by nothing. Their memory stays: to allocate it
-        #: again each time costs more than to compute them.
+        #: Adam's divisors of gradients, by parameter; None: there are none. Their memory stays: to allocate
+        #: it again each time costs more than to compute them.
         self._denominators: dict[Any, Any] | None = None
         self._memory: dict[Any, Any] = {}
         self._block = BLOCK_ON_GPU if self._device.type == "cuda" else BLOCK
@@ -131,7 +131,7 @@ class AdaptiveOptimiser:
 
     @property
     def _gradients(self) -> int:
-        """Of how many gradients, of all ranks, a step takes the mean."""
+        """The number of gradients, of all ranks, of which a step takes the mean."""
         return (self.batch.accumulation + 1) * self.batch.replicas
 
     def unscale(self) -> None:
@@ -202,7 +202,7 @@ class AdaptiveOptimiser:
                     self._denominators = self._precondition()
 
     def _precondition(self) -> dict[Any, Any] | None:
-        """Return by what Adam divides gradients now, flat; None: by nothing, or nothing known yet."""
+        """Return Adam's present divisors of gradients, flat; None: there are none, or none are known yet."""
         if not self._is_adam:
             return None
         found = {}

@@ -115,7 +115,7 @@ def _wait_for_origin(keeper: Keeper, stop: StopRequest, wait_seconds: float) -> 
         if stop.is_made:
             raise Stopped(stop.signal_number)
         if time.monotonic() > deadline:
-            raise TrainingError(f"rank 0 has not said within {wait_seconds:g} s from where to go on")
+            raise TrainingError(f"rank 0 has not stated within {wait_seconds:g} s from where to go on")
         time.sleep(LOOK_AGAIN_SECONDS)
 
 

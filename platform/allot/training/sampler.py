@@ -84,7 +84,7 @@ class Sampler:
         return self.epoch + self.position / self.length
 
     def take(self, global_batch: int) -> list[int]:
-        """Return this rank's share of the next samples, and count them all as had.
+        """Return this rank's share of the next samples, and count them all as used.
 
         An epoch's last batch may be smaller; then the share of some ranks may be empty. They have to take
         part in the step all the same.
@@ -105,7 +105,7 @@ class Sampler:
         return shares
 
     def take_whole(self, global_batch: int) -> list[int]:
-        """Return this rank's share of a batch that is never smaller, and count it as had: what is missing at
+        """Return this rank's share of a batch that is never smaller, and count it as used: what is missing at
         the end of an epoch comes from the next. Where the ranks divide the batch, the shares are as large."""
         share: list[int] = []
         rank, left = self.rank, _at_least_one(global_batch)
@@ -119,7 +119,7 @@ class Sampler:
         return share
 
     def batches(self, global_batch: int) -> Iterator[list[int]]:
-        """Yield this rank's shares of the rest of the epoch, without counting them as had.
+        """Yield this rank's shares of the rest of the epoch, without counting them as used.
 
         For loaders that read ahead, as PyTorch's `batch_sampler`: call `advance` after each step.
         """
@@ -127,7 +127,7 @@ class Sampler:
             yield self._share(position, global_batch, self.rank, self.world_size)
 
     def advance(self, global_batch: int) -> None:
-        """Count a batch as had by all ranks together; the next epoch begins behind the last one."""
+        """Count a batch as used by all ranks together; the next epoch begins behind the last one."""
         self.position = min(self.position + _at_least_one(global_batch), self.length)
         if self.position == self.length:
             self.epoch, self.position = self.epoch + 1, 0

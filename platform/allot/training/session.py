@@ -429,7 +429,7 @@ class Session:
             self._opened.store.create(f"{LIMITS}{batch.local_batch:09d}", self._place.gpu_model.encode())
             say(f"out of memory with {batch.local_batch} samples a gradient: the next start takes fewer")
         except (OSError, TrainingError) as error:
-            say(f"warning: that memory ended could not be written down: {error}")
+            say(f"warning: that memory ran out could not be recorded: {error}")
 
     def _learned_limit(self) -> int:
         """Return how many samples a gradient may have by what earlier starts wrote down: as many as went well

@@ -73,7 +73,7 @@ class Spawn:
         return {
             "cwd": self.cwd,
             "env": dict(self.environment),
-            # Ctrl-C in a terminal reaches a whole process group; only the supervisor shall get it.
+            # Ctrl-C in a terminal reaches a whole process group; only the supervisor should get it.
             "start_new_session": True,
             "preexec_fn": self._in_child(os.getpid()),
         }

@@ -53,7 +53,7 @@ OVER, NOT_SIGNED_IN, BROKEN = 4000, 4401, 4413
 
 @contextlib.contextmanager
 def socket_may_be_gone() -> Iterator[None]:
-    """Let nothing come of it that a socket was closed, by its other side (OSError) or by us (RuntimeError).
+    """Ignore that a socket was closed, by its other side (OSError) or by us (RuntimeError).
 
     `disconnect` follows and notifies the other end of the session. The other end must not fail instead: where
     both are in one process, what it sends is written to this socket within its own call.
@@ -118,7 +118,7 @@ class SessionEnd(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has 
 
 
 class UserSession(SessionEnd):
-    """The user's end, which holds the session: when it goes, all goes."""
+    """The user's end, which holds the session: when it closes, the session ends."""
 
     kinds = TOWARDS_JOB
     session_id: UUID | None = None
@@ -188,27 +188,27 @@ class UserSession(SessionEnd):
         self.ending = asyncio.create_task(self._end_with(self.right, session.id))
 
     async def _end_with(self, right: rights.Right, session_id: UUID) -> None:
-        """End the session when its user may be there no longer."""
+        """End the session when its user may no longer use it."""
         problem = ""
         while not problem:
             viewer = await right.changed()
             try:
                 problem = await database_sync_to_async(session_problem)(session_id, viewer)
             except DatabaseError:
-                problem = "It cannot be looked up whether you may still be here."
+                problem = "The server cannot check whether you may still use this session."
         await self.end(problem, OVER)
 
     async def _watch(self, session_id: UUID) -> None:
-        """End the session when its agent does not come, or nothing is said for long."""
+        """End the session when its agent does not come, or nothing is sent for long."""
         await asyncio.sleep(JOIN_SECONDS)
         if self.relay is not None and not self.relay.peer:
-            await self.end("The node's agent does not answer; is it there, and up to date?", OVER)
+            await self.end("The node's agent does not answer; is it running, and up to date?", OVER)
         while self.relay is not None:
             idle_seconds = time.monotonic() - self.used_at
             if idle_seconds > settings.CONFIG.session_idle_seconds:
-                await self.end(f"Nothing was said for {idle_seconds / 60:.0f} minutes.", OVER)
+                await self.end(f"Nothing was sent for {idle_seconds / 60:.0f} minutes.", OVER)
             elif self.relay.passed_bytes > settings.CONFIG.session_bytes:
-                await self.end("More went through this session than one may carry.", OVER)
+                await self.end("This session carried more data than a session may.", OVER)
             else:
                 viewer = self.right and self.right.viewer
                 if problem := await database_sync_to_async(session_problem)(session_id, viewer):
@@ -299,7 +299,7 @@ def _port(fields: Fields) -> str:
     is_number = isinstance(port, int) and not isinstance(port, bool) and 1 <= port <= 65_535
     if is_number or (isinstance(port, str) and 1 <= len(port) <= 63 and not port.isdigit()):
         return str(port)
-    fields.refuse("port", f"{described(port)} is no port", "a name from the job's ports, or a number")
+    fields.refuse("port", f"{described(port)} is not a port", "a name from the job's ports, or a number")
     return ""
 
 
@@ -309,7 +309,7 @@ def _terminal(fields: Fields) -> dict[str, Any]:
     inner = Fields(value, "terminal", fields.problems)
     kind = inner.take("type")
     if not isinstance(kind, str) or not 1 <= len(kind) <= _NAME_CHARACTERS or not is_storable(kind):
-        inner.refuse("type", f"{described(kind)} is no kind of terminal", '"xterm-256color", for example')
+        inner.refuse("type", f"{described(kind)} is not a kind of terminal", '"xterm-256color", for example')
         kind = "dumb"
     terminal = {
         "terminal": kind,

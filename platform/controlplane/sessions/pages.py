@@ -57,7 +57,7 @@ _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 
 
 class Visit:
-    """One browser at one port: its connections, closed when its pass is good no longer."""
+    """One browser at one port: its connections, closed when its pass is no longer valid."""
 
     def __init__(self, held: HeldPass, right: rights.Right) -> None:
         self.held = held
@@ -110,7 +110,7 @@ class JobPages:
         """Take the ticket for a cookie, and lead on to the address without it."""
         secret = await database_sync_to_async(ticket_exchange)(ticket, job_id=place.job_id, port=place.port)
         if secret is None:
-            said = "This address was good for once and for a minute. Open the page again from the job's page."
+            said = "This address worked once, within a minute. Open the page again from the job's page."
             await _refuse(scope, receive, send, 403, said)
             return
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TICKET]
@@ -151,7 +151,7 @@ class JobPages:
         return visit
 
     async def _watch(self, secret: str, visit: Visit) -> None:
-        """End the visit when its pass is good no longer, or nothing has been asked for long."""
+        """End the visit when its pass is no longer valid, or nothing was requested for long."""
         clock = asyncio.get_running_loop().time
         try:
             while visit.sockets or clock() - visit.used_at < FORGET_SECONDS:

@@ -124,5 +124,5 @@ async def _flush(protocol: ClientProtocol, tunnel: Tunnel) -> None:
 
 
 def _sendable(code: int) -> int:
-    """Return a close code that may be sent; some only say what was not."""
+    """Return a close code that may be sent; some only report that none was received."""
     return code if code in (1000, 1001, 1002, 1003, *range(1007, 1015), *range(3000, 5000)) else _NORMAL

@@ -20,7 +20,7 @@ from controlplane.up.console import Console, StartError, log_file
 TAIL_LINES = 15
 ATTEMPTS_TO_START = 3
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.25, 10.0
-# After this long alive, a death is news and not one more of a series.
+# A child that lived this long begins a new series of failures when it dies.
 STEADY_SECONDS = 30.0
 POLL_SECONDS = 0.02
 # A longer line is handed over in pieces.
@@ -84,7 +84,7 @@ class Child:
                 failure = self._failure(self._ended or f"was not ready after {self.spec.start_seconds:.0f} s")
                 if self.spec.is_needed:
                     raise failure
-                self._console.warn(f"{failure}\n  All else goes on without it.")
+                self._console.warn(f"{failure}\n  Everything else goes on without it.")
         finally:
             ready.cancel()
             given_up.cancel()
@@ -100,7 +100,7 @@ class Child:
         if self._task is None:
             return
         if self.process is None:
-            # It waits to be started again, and now shall not be.
+            # It waits to be started again, and now must not be.
             self._task.cancel()
         else:
             self._signal(self.spec.stop_signal)

@@ -16,7 +16,7 @@ class Console:
     """Progress lines, children's prefixed lines, and warnings of the supervisor itself.
 
     Children's lines go to their log files. They are shown here too once the platform works, where that was
-    asked for: else they would carry off the box with the passwords.
+    asked for: else the box with the passwords would scroll away.
     """
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:

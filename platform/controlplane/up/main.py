@@ -220,8 +220,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unsafe-jobs",
         action="store_true",
-        help="let jobs run also where nothing isolates them: on this machine if it must be, and on nodes that"
-        " report so though --host lets other machines in",
+        help="also run jobs where nothing isolates them: on this machine, and on nodes that report so even if"
+        " --host lets other machines in",
     )
     parser.add_argument(
         "--follow",

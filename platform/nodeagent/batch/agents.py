@@ -42,7 +42,7 @@ async def batch_agents(
 
 
 def _with_hardware(configuration: Configuration, node: BatchNode) -> Configuration:
-    """Return the configuration with what the batch system says of the node."""
+    """Return the configuration with what the batch system reports of the node."""
     inventory = replace(configuration.inventory, cpus=node.cpus, memory_bytes=node.memory_bytes)
     if inventory.kind == "simulated":
         gpus = (SimulatedGpu(index=index, memory_bytes=node.gpu_memory_bytes) for index in range(node.gpus))

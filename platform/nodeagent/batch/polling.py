@@ -1,4 +1,4 @@
-"""What a batch system says of its jobs and nodes: asked once for all nodes that one process speaks for."""
+"""What a batch system reports of its jobs and nodes: asked once for all nodes of one process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchPoller:
         self.nodes_listed.append(nodes_listed)
 
     def ask_soon(self) -> None:
-        """Somebody knows that there is something new."""
+        """Ask again soon, since there is something new."""
         self.is_due.set()
 
     async def keep_asking(self) -> None:
@@ -87,7 +87,7 @@ class BatchDevices:
         self.poller = poller
         #: Indexes that attempts of ours have.
         self.in_use = in_use
-        #: What remote runners say of their devices.
+        #: What remote runners report of their devices.
         self.sampled = sampled
         #: How many other people's jobs have, by the last two lists.
         self.others = (0, 0)
@@ -101,7 +101,7 @@ class BatchDevices:
         self.others = (before, max(0, self.poller.nodes[self.node].gpus_in_use - len(self.in_use())))
 
     def gpus(self) -> tuple[InventoryGpu, ...]:
-        """Return them all; what others use, and all of a node that takes nothing, with the reason why."""
+        """Return them all; those that others use, and all of a closed node, with the reason."""
         name, node, ours = self.poller.system.name, self.poller.nodes[self.node], self.in_use()
         free = [index for index in range(node.gpus) if index not in ours]
         # A job of ours that is just ending looks like another user's, but not in two lists. Which index they

@@ -160,7 +160,7 @@ class RemoteRunner:
         self.runtime.close()
 
     def post(self, event: Event) -> None:
-        """What becomes of the attempt."""
+        """Take in what becomes of the attempt."""
         match event:
             case AttemptPrepared(master_port=port):
                 self.stage, self.master_port = "ready", port
@@ -262,7 +262,7 @@ class RemoteRunner:
         try:
             write_json(self.folder.state, state)
         except OSError:
-            log.exception("How the job stands could not be written")  # Again with the next beat.
+            log.exception("The state of the job could not be written")  # Again with the next beat.
 
 
 def lost(message: str) -> Outcome:
@@ -274,7 +274,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     folder, name = BatchJobFolder(sys.argv[1]), sys.argv[2]
     if not folder.take(name):
-        log.info("The job %s is run by another, or is no more.", name)
+        log.info("The job %s is run by another agent, or no longer exists.", name)
         return
     job = read(folder.job)
     configuration = decode(Configuration, job["configuration"])

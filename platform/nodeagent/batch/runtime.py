@@ -122,7 +122,7 @@ class BatchRuntime:
         """What the newest remote runner found on the node; nothing is known before the first."""
         found = read(self.known_isolation)
         if not found and self.configuration.sandbox != "required":
-            return {"required": False}  # It may turn out to be that nothing isolates there.
+            return {"required": False}  # It may turn out that nothing isolates jobs there.
         return found
 
     @property
@@ -153,7 +153,7 @@ class BatchRuntime:
                 write_json(self._job_folder(attempt).lease, grant)
 
     def is_frozen(self, attempt: int) -> bool:
-        """Whether the node is heard of: then its remote runner sees to what the attempt does."""
+        """Whether the node still reports: then its remote runner takes care of the attempt."""
         record = self.records.get(attempt)
         if record is None or not self.configuration.freeze_seconds:
             return False
@@ -242,7 +242,7 @@ class BatchRuntime:
         return found
 
     def close(self) -> None:
-        """Look no longer; jobs go on."""
+        """Stop watching; jobs go on."""
         for task in self.tasks:
             task.cancel()
 

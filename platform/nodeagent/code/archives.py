@@ -147,9 +147,9 @@ class _Rules:
         name = member.name = _clean(member.name)
         shown = repr(name[:200])
         if not (member.isdir() or member.issym() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-            raise ArchiveRefused(f"{shown} is {_KINDS.get(member.type, 'no plain file')}.")
+            raise ArchiveRefused(f"{shown} is {_KINDS.get(member.type, 'not a plain file')}.")
         if member.issparse() or member.size < 0 or not (name or member.isdir()):
-            raise ArchiveRefused(f"{shown} is no plain file.")
+            raise ArchiveRefused(f"{shown} is not a plain file.")
         above = posixpath.dirname(name)
         while above and above not in self._folders:
             self._require_free(above)
@@ -211,4 +211,4 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None:
     with open(descriptor, "wb") as target, tar.extractfile(member) or open(os.devnull, "rb") as source:
         shutil.copyfileobj(source, target)
         if target.tell() < member.size:
-            raise ArchiveRefused(f"It ends in the midst of {member.name[:200]!r}.")
+            raise ArchiveRefused(f"It ends in the middle of {member.name[:200]!r}.")

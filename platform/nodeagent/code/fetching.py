@@ -96,7 +96,7 @@ class CodeStore:
                     size += len(piece)
                     if size > self.limits.bytes:
                         raise CodeUnavailable(
-                            f"It is larger than this node takes, {self.limits.bytes:,} bytes (code.bytes)."
+                            f"It is larger than this node accepts, {self.limits.bytes:,} bytes (code.bytes)."
                         )
                     digest.update(piece)
                     await asyncio.to_thread(file.write, piece)

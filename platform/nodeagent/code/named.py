@@ -1,4 +1,4 @@
-"""How the control plane says to a node what a job brings along (a part of `messages`)."""
+"""How the control plane names to a node the code that a job brings along (a part of `messages`)."""
 
 from __future__ import annotations
 

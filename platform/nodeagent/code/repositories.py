@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from nodeagent.configuration import CodeLimits
 
-#: How the agent's way out of its network is said.
+#: What git gets of the agent's environment: programs, proxies and certificates.
 _PASSED_ON = ("PATH", "http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE")
 #: In units of the shell's `ulimit -f`, no file that git writes grows beyond the first argument.
 _BOUNDED = 'ulimit -f "$0" && exec "$@"'
@@ -36,7 +36,7 @@ async def fetch_commit(address: str, commit: str, target: Path, limits: CodeLimi
     scheme = urlsplit(address).scheme
     if scheme not in limits.git:
         allowed = ", ".join(f"{one}://" for one in limits.git) or "none at all"
-        return f"This node takes no git addresses that begin with {scheme}://, only {allowed} (code.git)."
+        return f"This node accepts no git addresses that begin with {scheme}://, only {allowed} (code.git)."
     if shutil.which("git") is None:
         return "git is not installed on this node, and a job with code.git needs it."
     with tempfile.TemporaryDirectory(dir=target.parent, suffix=UNFINISHED, prefix="git-") as folder:

@@ -13,7 +13,7 @@ from nodeagent.messages import GpuSample, InventoryGpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the processes of the jobs on one device do: what simulated devices show is made of it."""
+    """What the processes of the jobs on one device do: simulated devices make their figures from it."""
 
     #: The part of the CPUs they asked for that they use, 0 to 1; 1 while they report progress.
     busy: float
@@ -47,7 +47,7 @@ class Devices(Protocol):
         """Return what CUDA_VISIBLE_DEVICES calls these devices."""
 
     def files(self, indexes: Iterable[int]) -> tuple[str, ...]:
-        """Return the device files a job needs that was given these devices, and no other's."""
+        """Return the device files that a job with these devices needs, and no others."""
 
 
 #: What simulated devices show at rest and at work: about those of a data-centre card.

@@ -203,7 +203,7 @@ class NvmlDevices:
         )
 
     def problem(self, handle: Any) -> str:
-        """Return why no job should run on the device; "" when nothing speaks against it."""
+        """Return why no job should run on the device; "" when there is no reason."""
         if self._ask(self.nvml.nvmlDeviceGetMemoryInfo, handle) is None:
             return "The device does not answer."
         errors = self._ask(

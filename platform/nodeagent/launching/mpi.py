@@ -211,7 +211,7 @@ def meet(replica: Replica) -> dict[int, Other]:
         listener.settimeout(LOOK_SECONDS)
         while missing := sorted(set(range(1, replica.size)) - set(others)):
             if time.monotonic() > until:
-                sys.exit(f"{SAYS} these replicas did not come to the first one: {missing}.")
+                sys.exit(f"{SAYS} these replicas did not reach the first one: {missing}.")
             with contextlib.suppress(OSError):
                 begin(greet, listener.accept()[0])
     return others

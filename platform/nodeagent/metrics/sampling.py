@@ -20,7 +20,7 @@ from nodeagent.metrics.jobs import JobMeter, ReplicaKey, Usage
 
 #: Kept for a server that does not answer: ten minutes, with a reading every ten seconds.
 WAITING_MOST = 60
-#: What a replica uses that asked for no CPUs is compared with one.
+#: The use of a replica that asked for no CPUs is compared with one CPU.
 CPUS_BY_DEFAULT = 1.0
 
 

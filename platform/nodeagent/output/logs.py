@@ -30,7 +30,7 @@ def decode_text(data: bytes) -> str:
 
 
 def raw_of(data: bytes) -> str:
-    """Return the bytes in base64 where their text does not say them, else ""."""
+    """Return the bytes in base64 where their text does not represent them, else ""."""
     return "" if decode_text(data).encode() == data else base64.b64encode(data).decode()
 
 

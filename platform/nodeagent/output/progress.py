@@ -1,4 +1,4 @@
-"""What a job says of its progress: JSON lines appended to $ALLOT_PROGRESS, numbered by line.
+"""What a job reports of its progress: JSON lines appended to $ALLOT_PROGRESS, numbered by line.
 
     {"step": 120, "samples": 7680, "loss": 0.31}
 

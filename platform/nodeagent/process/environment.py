@@ -107,7 +107,7 @@ def replica_environment(
     inherited: Mapping[str, str],
     grants: NodeGrants,
 ) -> dict[str, str]:
-    """Return little of the agent's environment, the user's, and last what the platform says.
+    """Return a little of the agent's environment, the user's variables, and last the platform's.
 
     Each replica is a node of its own to the job, as a pod is: torchrun with --nnodes=$NNODES and
     --node-rank=$NODE_RANK works, and so does a script that reads env:// itself. Launchers read it, too.

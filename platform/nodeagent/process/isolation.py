@@ -1,5 +1,5 @@
-"""How a node keeps jobs from each other and from itself: by which means, as which user, and what if it
-cannot.
+"""How a node keeps jobs from each other and from itself: by which means, as which user, and what happens if
+it cannot.
 
 Namespaces by bubblewrap where they can be made, else Landlock, else nothing; `isolation_levels` has the
 order. Where the agent is root a job is always its tenant's user, whatever else holds.
@@ -70,7 +70,7 @@ class Isolation:
         who = "as root" if self.jobs_are_root else "as the agent's user"
         if self.users is not None:
             who = "as users of their tenants'"
-        return f"Nothing but that keeps jobs apart that they run {who}. {self.sandbox.problem}"
+        return f"Only the user keeps jobs apart: they run {who}. {self.sandbox.problem}"
 
     def _find_users(self, attempts: str) -> Users | None:
         """Return who jobs run as; None when they run as the agent does."""

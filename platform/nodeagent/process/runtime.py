@@ -187,7 +187,7 @@ class ProcessRuntime:
             write_json(self.folder(attempt).stop, {"reason": reason, "grace_seconds": grace_seconds})
         except OSError:
             # Without the file the shim takes the grace it was started with.
-            log.exception("How to stop attempt %d could not be written", attempt)
+            log.exception("The order to stop attempt %d could not be written", attempt)
         if (shim := self.shims.get(attempt)) is not None:
             shim.signal(signal.SIGTERM)
 

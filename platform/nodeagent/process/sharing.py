@@ -110,7 +110,7 @@ async def keep_daemon(path: str) -> None:
         try:
             line, daemon = await _connected(path)
         except OSError:
-            log.exception("The token daemon of %s does not serve; its jobs run as they like", path)
+            log.exception("The token daemon of %s does not serve; nothing limits the parts of its jobs", path)
             await asyncio.sleep(START_SECONDS)
             continue
         try:
@@ -172,7 +172,7 @@ async def _end_of(line: socket) -> None:
 def note_gpu_memory(
     folder: Callable[[int], AttemptFolder], parts: Iterable[DesiredPart], samples: Iterable[ReplicaSample]
 ) -> None:
-    """Let shims know what the driver says that replicas with parts occupy; they end those with too much."""
+    """Let shims know what GPU memory replicas with parts occupy; they end those with too much."""
     limited = {
         (part.attempt, replica.rank)
         for part in parts
@@ -184,7 +184,7 @@ def note_gpu_memory(
         if (sample.attempt, sample.rank) in limited and sample.gpu_memory_bytes is not None:
             found.setdefault(sample.attempt, {})[str(sample.rank)] = sample.gpu_memory_bytes
     for attempt, occupied in found.items():
-        with contextlib.suppress(OSError):  # It ended a moment ago; or a full disk, and it is said again.
+        with contextlib.suppress(OSError):  # It ended, or the disk is full: tried again.
             write_json(folder(attempt).on_gpu, occupied)
 
 

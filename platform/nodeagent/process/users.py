@@ -1,4 +1,4 @@
-"""As which user a tenant's jobs run: one number per tenant, never shared, the same on all nodes.
+"""The user as which a tenant's jobs run: one number per tenant, never shared, the same on all nodes.
 
 The numbers are recorded beside the checkpoints, in the one folder that all nodes see: a job that resumes
 elsewhere must find its files to be its own.

@@ -148,7 +148,7 @@ class Talk:
                 raise result
 
     async def _hear(self) -> None:
-        """Queue what comes: word of what was taken must get through while a command reads nothing."""
+        """Queue what comes: reports of what was taken must get through while a command reads nothing."""
         async for frame in self.line:
             if not isinstance(frame, bytes):
                 continue

@@ -160,7 +160,7 @@ class Command:
         return int(answer.get("exit_code", 137))
 
     async def close(self) -> None:
-        """Hang up, as a terminal does; then the shim makes an end of it."""
+        """Hang up, as a terminal does; then the shim ends it."""
         for descriptor in list(self.descriptors):
             self._let_go(descriptor)
         with contextlib.suppress(OSError, TimeoutError):

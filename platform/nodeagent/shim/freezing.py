@@ -29,13 +29,13 @@ TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
     from typing import Any
 
-#: Passes over the processes: each stops what those before it saw no more of than its parent.
+#: Passes over the processes: each stops processes of which earlier passes saw only the parent.
 MOST_PASSES = 20
 #: How long freezing may take, before everything is killed instead.
 FREEZE_SECONDS = 1.0
 #: Of containers, which their engine freezes.
 CONTAINER_FREEZE_SECONDS = 2.0
-#: How often it is looked whether all is frozen: until it is, and afterwards.
+#: How often the shim checks whether all is frozen: until it is, and afterwards.
 LOOK_FIRST_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 
@@ -95,7 +95,7 @@ class Freezer:
             _signal(pid, signal.SIGCONT)
 
     def forget(self) -> None:
-        """Let another freezer, which stops the same now, say when they go on."""
+        """Leave it to another freezer, which now stops the same processes, when they go on."""
         self.is_frozen = False
         self.in_groups, self.not_paused = [], []
 
@@ -169,7 +169,7 @@ class Turns:
 
     @classmethod
     def read(cls, value: Any) -> Turns | None:
-        """Return what was written down as JSON; None when it is nothing that one could go by."""
+        """Return the turns written down as JSON; None when it is unusable."""
         try:
             turns = cls(int(value["index"]), int(value["count"]), float(value["seconds"]))
         except (KeyError, TypeError, ValueError):

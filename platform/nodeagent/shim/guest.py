@@ -1,4 +1,4 @@
-"""Guests: commands that people run beside a replica, in all that it runs in, while their shim minds it.
+"""Guests: commands that people run beside a replica, in all that it runs in, while their shim watches them.
 
 The agent asks at a Unix socket in the attempt's folder, which only its own user can connect to. A guest is
 a child of the shim like a replica, so it obeys the lease, has no right that the replica has not, and is

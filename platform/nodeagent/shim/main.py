@@ -65,7 +65,7 @@ LONGEST_SLEEP_SECONDS = 5.0
 LEASE_LOOK_SECONDS = 1.0
 #: What fills the disk, or memory that others need, gets no more time than this to save its work.
 DISK_GRACE_SECONDS = 2.0
-#: To stand still for less is not worth a word.
+#: A shorter standstill is not reported.
 SHORT_SECONDS = 1.0
 RUNNING = b"running\n"
 
@@ -236,7 +236,7 @@ class Shim:
     def stop(self, reason: str, grace_seconds: float) -> None:
         """Ask all to end, and kill them after the grace. The first reason stays, the shortest grace wins.
 
-        What stands still since the lease ended is killed at once: not even to end well may it run again.
+        What stands still since the lease ended is killed at once: it may not run again, even to end well.
         """
         self.go_on_if_allowed()
         kill_at = boot_clock_seconds() + (grace_seconds if self.lapse is None else 0.0)

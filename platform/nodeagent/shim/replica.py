@@ -163,7 +163,7 @@ class RunningReplica:
             contextlib.suppress(OSError),
             open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
         ):
-            file.write("300")  # When memory runs out, rather the job than the agent.
+            file.write("300")  # When memory runs out, the kernel should kill the job rather than the agent.
         self._give_up_rights()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if select.select([shim], [], [], 0)[0]:

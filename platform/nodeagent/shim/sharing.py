@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 MICROSECOND = 1e-6
-#: How often it is looked what a replica does: with a control group, or by all processes of the machine.
+#: How often the shim looks at what a replica does: with a control group, or by all processes.
 LOOK_SECONDS, LOOK_AT_ALL_SECONDS = 0.05, 0.2
-#: Less of one processor is nothing.
+#: Less of one processor does not count as work.
 BUSY = 0.1
 #: After this many looks in a row that saw no work, it has given the token back.
 IDLE_LOOKS = 2
-#: While it is being frozen: how often it is looked, and for how long the token waits for it.
+#: While it is being frozen: how often the shim looks, and for how long the token waits for it.
 FREEZING_LOOK_SECONDS, FREEZING_SECONDS = 0.002, 1.0
 CONNECT_SECONDS, CONNECT_LATER_SECONDS = 0.1, 1.0
-#: Without a daemon for longer nothing holds it any more, and so it is said.
+#: Without a daemon for longer, nothing holds it any more, and that is reported.
 AWAY_SECONDS = 5.0
 #: What a replica that asks is given while there is no daemon.
 FREE_MICROSECONDS = 1_000_000
@@ -343,7 +343,7 @@ class PartOfGpu:
             self.tell(**{"return": True}, **known)
 
     def look_at_asker(self, now: float) -> None:
-        """See whether it computes with the token only, and gives that back soon: else its word is nothing."""
+        """See whether it computes only with the token, and gives that back soon: else it is not relied on."""
         self.look_at = now + self.look_seconds
         if self.state != HOLDING:
             self.note_use(now, is_unheld=True)
@@ -428,7 +428,7 @@ class Sharing:
             part.step(now)
         said = {str(part.replica.rank): part.enforcement for part in self.parts}
         if said != self.said:
-            with contextlib.suppress(OSError):  # A full disk: it is said at another look.
+            with contextlib.suppress(OSError):  # A full disk: it is written at another look.
                 write_json(self.path, said)
                 self.said = said
 

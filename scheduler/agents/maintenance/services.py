@@ -59,7 +59,7 @@ class Choice:
 def window_create(
     *, reason: str, choice: Choice, starts_at: datetime, ends_at: datetime, actor: str
 ) -> MaintenanceWindow:
-    """Announce a window. From now on no job starts on its nodes that would not have ended before it."""
+    """Announce a window. From now on its nodes start only jobs that will have ended before it."""
     now = database_now()
     check_start(starts_at, now)
     check_end(ends_at, starts_at)
@@ -117,7 +117,7 @@ def window_change(
 
 @transaction.atomic
 def window_cancel(window: MaintenanceWindow, *, actor: str) -> None:
-    """Call a window off, or end it early: its nodes take jobs again at once, unless something else is."""
+    """Call a window off, or end it early: its nodes open again at once, unless something else closes them."""
     window = _locked_window(window)
     _end(window, WindowState.CANCELLED, "node.maintenance_cancelled", actor=actor)
 
@@ -135,7 +135,7 @@ def windows_advance() -> None:
 
 @transaction.atomic
 def _begun(window_id: int) -> bool:
-    """Begin or end the window as the time is; return whether it is under way."""
+    """Begin or end the window if it is due; return whether it is under way."""
     window = MaintenanceWindow.objects.select_for_update().get(id=window_id)
     now = database_now()
     if window.state not in ACTIVE or window.starts_at > now:

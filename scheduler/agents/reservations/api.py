@@ -108,8 +108,8 @@ class Reservations(ListAPIView[Reservation]):
     def post(self, request: Request) -> Response:
         """Reserve whole nodes for a tenant. 409 with the reason if they are not available. For operators.
 
-        From now on, only guaranteed jobs that will end before the reservation's start are started on its
-        nodes.
+        From now on, guaranteed jobs start on its nodes only if they will end before the reservation's start.
+        Opportunistic jobs still start there.
         """
         by = _operator(request)
         given = ReservationInput(data=request.data)

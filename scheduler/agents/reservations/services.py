@@ -55,7 +55,7 @@ def reservation_create(
     note: str = "",
     actor: str,
 ) -> Reservation:
-    """Reserve nodes that have the GPUs. From now on nothing guaranteed starts there that would outlast it."""
+    """Reserve nodes that have the GPUs. From now on no guaranteed job starts there that could run into it."""
     now = database_now()
     check_start(starts_at, now)
     check_end(ends_at, starts_at)

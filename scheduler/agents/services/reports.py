@@ -71,7 +71,7 @@ _NEWS_AFTER = {
     "running": {PartState.WAITING, PartState.READY},
     "exited": set(PartState),
 }
-#: No job counts further, and the database holds at most 2^63.
+#: No job reports more, and the database holds at most 2^63.
 _STEPS_MOST = 2**53
 
 

@@ -170,7 +170,9 @@ class NodeLoan(APIView):
         now = database_now()
         if until is not None and not now < until <= now + timedelta(seconds=_LONGEST_LOAN_SECONDS):
             expected = "an instant in the future, at most a year away"
-            problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
+            problem = FieldError(
+                "until", f"{until.isoformat()} is not in the future, or too far ahead", expected
+            )
             raise Invalid.of(problem)
         node_lend(node=node, actor=by.actor, why=body["why"], until=until)
         return Response(_node(node))

@@ -1,4 +1,4 @@
-"""Nodes of serving pools are lent whole, asked back, and given back when nothing of a job runs there.
+"""Nodes of serving pools are lent whole, asked back, and given back when no process of a job runs there.
 
 A return is announced with the instant by which the pool has the node. Rounds shrink at once what can
 shrink. They stop the remaining jobs before that instant, by the longest grace period on the node.
@@ -114,7 +114,7 @@ def _refuse_guaranteed(node: Node) -> None:
         named = ", ".join(sorted(rows.filter(gpus__gt=0).values_list("virtual_cluster__name", flat=True))[:5])
         problem = (
             f"{promised} {model} are guaranteed (virtual clusters: {named}), and without node {node.name} the"
-            f" cluster has {left} of its own; what is lent keeps no promise"
+            f" cluster has {left} of its own; lent nodes do not count for guarantees"
         )
         expected = f"guarantee at most {left} {model} first, by PUT virtual-clusters/NAME"
         raise Conflict(f"{problem}; {expected}.", [FieldError("pool", problem, expected)])

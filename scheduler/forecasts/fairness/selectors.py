@@ -123,9 +123,7 @@ def _fraction(useful: float, demanded: float) -> float | None:
 
 
 def fractions_since(virtual_cluster: str, since: datetime) -> dict[str, float]:
-    """Return which part of the GPU time that a tenant's jobs demanded since then they had, by tenant with
-    demand.
-    """
+    """Return by tenant with demand the part of the GPU time demanded since then that its jobs had."""
     samples = FairnessSample.objects.filter(virtual_cluster=virtual_cluster, at__gte=since)
     sums = (
         samples.order_by()
@@ -139,8 +137,9 @@ def fractions_since(virtual_cluster: str, since: datetime) -> dict[str, float]:
 def with_tiers(
     rows: Iterable[Mapping[str, Any]], virtual_cluster: VirtualCluster, at: datetime
 ) -> tuple[list[dict[str, Any]], float]:
-    """Return the tenants with their tiers under the policy and the fraction that each got, and over which
-    seconds until `at` that is."""
+    """Return the tenants with their tiers under the policy, the fraction that each got, and the seconds until
+    `at` over which that is.
+    """
     rows = list(rows)
     tiers = tiers_of(
         virtual_cluster.policy, virtual_cluster.policy_parameters, [row["tenant"] for row in rows]

@@ -139,7 +139,7 @@ class _Books:
         )
 
     def _demand_began(self, key: Key, standing: Standing, now: float) -> float | None:
-        """Return since when its demand has not ceased; None while it has none."""
+        """Return since when it has had demand without a break; None while it has none."""
         if standing.demand_since is None:
             self._demand_since.pop(key, None)
             return None
@@ -189,7 +189,7 @@ class _Books:
     def _judge(
         self, key: Key, standing: Standing, sums: FairnessSample, account: Account, seconds: float
     ) -> None:
-        """Open, go on with or close what sharing costs the tenant."""
+        """Open, continue or close the tenant's violation."""
         window = _window_of(sums)
         demand_since = self._demand_since.get(key)
         if demand_since is None or not window.is_violated:
@@ -226,7 +226,7 @@ class _Books:
             self._touched.pop(key, None)
 
     def _close_others(self, account: Account) -> None:
-        """Close what concerns tenants and virtual clusters that are there no more."""
+        """Close violations of tenants and virtual clusters that no longer exist."""
         for name, tenant in list(self._open):
             division = account.divisions.get(name)
             if division is None or tenant not in division.standings:

@@ -94,7 +94,7 @@ def _with_id(job: CoreJob) -> CoreJob:
 
 
 def _stored(compared: Comparison, row: WhatIf, facts: Snapshot) -> dict[str, Any]:
-    """Return the answer as it is kept: every effect with its tenant, so that each reader sees his own."""
+    """Return the answer as it is kept: each effect with its tenant, so that readers see only their own."""
     jobs = {job.id: job for job in facts.jobs}
     names = dict(Job.objects.filter(id__in=_mentioned(compared)).values_list("id", "name"))
 

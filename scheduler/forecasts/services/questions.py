@@ -93,7 +93,7 @@ def _checked(viewer: Viewer, body: Mapping[str, Any]) -> dict[str, Any]:
                     FieldError("changes", "change nothing", "at least one of gpus, gpu_models, ...")
                 )
     elif given["changes"] is not None:
-        problems.append(FieldError("changes", "are of no job", "beside the number of a job"))
+        problems.append(FieldError("changes", "need a job", "beside the number of a job"))
     if given["spec"] is not None:
         if given["tenant"] is not None and not isinstance(given["tenant"], str):
             raise Invalid(

@@ -22,7 +22,7 @@ class RunTime:
     declared_seconds: float | None
     measured_seconds: float | None
     gpu_model: str
-    #: What was declared, the estimate or the limit, is not what is measured.
+    #: The declared estimate or limit differs from what is measured.
     differs: bool
     #: It will be stopped before it is done: an attempt may be no longer than its time limit.
     outlasts_limit: bool
@@ -30,7 +30,7 @@ class RunTime:
     usual_seconds: float | None
     #: The jobs it was compared with: "size", "application" or "user"; empty: none.
     usual_by: str
-    #: How many of them ended, and how far off such estimates were, as a part of the truth.
+    #: How many of them ended, and how far off such estimates were, relative to the actual run time.
     usual_jobs: int
     usual_error: float | None
 

@@ -22,7 +22,7 @@ from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Role, Scope
 from tenants.selectors import tenant_get, viewer
 
-#: Clients that generators make read no other type of binary answers.
+#: Generated clients read no other type of binary answer.
 ARCHIVE_TYPE = "application/octet-stream"
 
 
@@ -102,7 +102,7 @@ def _shown(archive: Archive) -> dict[str, Any]:
 
 def _hex_of(digest: str) -> str:
     if not re.fullmatch(DIGEST, digest):
-        problem = f"{digest[:80]!r} is no digest"
+        problem = f"{digest[:80]!r} is not a digest"
         raise Invalid.of(FieldError("digest", problem, DIGEST_EXPECTED))
     return digest.removeprefix(SHA256)
 

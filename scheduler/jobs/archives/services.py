@@ -1,4 +1,4 @@
-"""Archives of working folders: taken from members, and removed when no job needs them any more."""
+"""Archives of working folders: accepted from members, and removed when no job needs them any more."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -100,13 +100,13 @@ def prune_archives() -> None:
 
 
 def _make_room(tenant: Tenant, more: int) -> None:
-    """Remove what is not needed until there is room for this many bytes more; raise where there is not."""
+    """Remove archives that no job needs until this many more bytes fit; raise where they cannot."""
     config = settings.CONFIG
     of_tenant = Archive.objects.filter(tenant=tenant)
     if not _shrink(of_tenant, config.archive_bytes_of_tenant - more):
         raise QuotaExceeded(
             f"Tenant {tenant.name} may have archives of {config.archive_bytes_of_tenant:,} bytes in all"
-            " (ALLOT_ARCHIVE_BYTES_OF_TENANT), and jobs that have not ended need what is there. Wait until"
+            " (ALLOT_ARCHIVE_BYTES_OF_TENANT), and unfinished jobs need those that are stored. Wait until"
             " some have ended, or upload less."
         )
     if not _shrink(Archive.objects.all(), config.archive_bytes_of_all - more):
@@ -117,7 +117,7 @@ def _make_room(tenant: Tenant, more: int) -> None:
 
 
 def _shrink(archives: QuerySet[Archive], most: int) -> bool:
-    """Remove what was used longest ago until no more than that is left; return whether that was possible."""
+    """Remove the least recently used until at most `most` bytes are left; return whether that succeeded."""
     stored = archives.filter(removed_at=None).aggregate(sum=Sum("bytes"))["sum"] or 0
     if stored > most:
         for archive in _unneeded(archives.filter(used_at__lt=database_now() - _SPARED)):

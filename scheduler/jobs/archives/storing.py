@@ -17,10 +17,10 @@ from scheduler.jobspec.code import SHA256
 from tenants.errors import FieldError, Invalid, NoSpace, TooLarge
 
 PIECE_BYTES = 64 * 1024
-#: The disk may be that of the database.
+#: The database may be on the same disk.
 LEAST_FREE_BYTES = 2**30
 _UNFINISHED = "unfinished-"
-#: An upload that takes longer than this was cut off, whatever became of it.
+#: An upload that takes longer than this counts as cut off.
 UPLOAD_SECONDS = 1_800.0
 
 
@@ -30,7 +30,7 @@ def archive_path(tenant_id: int, digest: str) -> Path:
 
 
 class Upload:
-    """An archive on its way into its place. Whatever happens, nothing of it is left beside that."""
+    """An archive on its way into its place. Whatever happens, no other file of it is left."""
 
     def __init__(self, digest: str, declared_bytes: int) -> None:
         self.digest = digest
@@ -54,7 +54,7 @@ class Upload:
         Path(self.file.name).unlink(missing_ok=True)
 
     def receive(self, body: IO[bytes]) -> tuple[int, Contents]:
-        """Write what comes to the disk; return its size and what it holds.
+        """Write the upload to the disk; return its size and what it holds.
 
         Raises TooLarge, NoSpace, and Invalid where it was cut off, is not what its digest says, or holds what
         would not be unpacked anywhere.
@@ -80,7 +80,7 @@ class Upload:
             raise Invalid.of(FieldError("body", str(error).rstrip("."), expected)) from error
 
     def keep(self, path: Path) -> None:
-        """Move it to its place; from then on it is there also after a loss of power."""
+        """Move it to its place, where it survives a loss of power."""
         try:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -91,8 +91,8 @@ class Upload:
 
     def _too_large(self) -> TooLarge:
         return TooLarge(
-            f"The archive is larger than the {self.most_bytes:,} bytes that this server takes"
-            " (ALLOT_ARCHIVE_BYTES). Leave files out by .allotignore."
+            f"The archive is larger than the {self.most_bytes:,} bytes that this server accepts"
+            " (ALLOT_ARCHIVE_BYTES). Leave out files with .allotignore."
         )
 
 

@@ -29,7 +29,7 @@ from tenants.selectors import viewer
 
 _REFUSALS = {409: "The server cannot see or read the folder."}
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,18})-(?P<last>[0-9]{0,18})")
-#: What has a meaning of its own in a header, or in a name on another system.
+#: Characters with a special meaning in a header, or in a file name on another system.
 _UNSAFE = re.compile(r'[\\/:*?"<>|%]')
 
 

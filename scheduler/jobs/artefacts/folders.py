@@ -1,9 +1,9 @@
 """The checkpoint folders of jobs, read here while jobs write to them.
 
-A job may put anything there, and change it at any instant. So no path is ever handed to the system: each
-name is opened below the folder opened before it, and never through a link, so that no link that is put there
-meanwhile leads out. Only regular files are opened. A page of a folder is kept, whatever the folder holds, and
-a file is read as far as it went when it was opened.
+A job may put anything there, and change it at any instant. So no path is ever handed to the system: each name
+is opened below the folder opened before it, and never through a link, so that no link that is put there
+meanwhile leads out. Only regular files are opened. Only one page of a folder is kept in memory, and a file is
+read up to its length when it was opened.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def entries_of(job_id: int, parts: Sequence[bytes], *, after: bytes, most: int) 
 
 @dataclass  # Django's handlers put their own `close` in its place.
 class OpenFile:
-    """A file as it was when it was opened. `tag` is another one when it has changed since."""
+    """A file as it was when it was opened. `tag` differs when the file has changed since."""
 
     #: Buffered, so that closing waits for reading: they are in different threads.
     file: BinaryIO
@@ -94,8 +94,8 @@ def file_open(job_id: int, parts: Sequence[bytes]) -> OpenFile:
     """Open what is below the job's folder. Raises NotFound, Conflict, and Invalid where it is not a file."""
     *folders, name = parts
     with _opened_folder(job_id, folders) as folder:
-        # Looked at before it is opened, for to open a device may do something to it; and after, for it may
-        # have become another.
+        # Checked before it is opened, since opening a device may act on it; and after, since the name may
+        # have come to mean another file.
         _require("file", os.stat(name, dir_fd=folder, follow_symlinks=False))
         descriptor = _open(name, _FILE, folder)
         try:
@@ -114,7 +114,7 @@ def file_open(job_id: int, parts: Sequence[bytes]) -> OpenFile:
 
 @contextmanager
 def _opened_folder(job_id: int, parts: Sequence[bytes]) -> Iterator[int]:
-    """Open a folder of the job's, name by name. What the system refuses meanwhile is said in words."""
+    """Open a folder of the job's, name by name. Raise the system's errors with words for the user."""
     folder = _opened_root()
     try:
         for name in [str(job_id).encode(), *parts]:

@@ -1,8 +1,8 @@
-"""Names of files as text: one form that can be shown anywhere, and that says the bytes again.
+"""Names of files as text: one form that can be shown anywhere and turned back into the bytes.
 
-A name on a Linux file system is any bytes but "/" and NUL: it need not be UTF-8, and may hold what moves a
-cursor or turns the direction of writing. So a backslash is written twice, and each byte of what is not
-printable as `\\x1b`. All other names, which are nearly all there are, stand as they are.
+A name on a Linux file system is any bytes but "/" and NUL: it need not be UTF-8, and may hold characters that
+move a cursor or reverse the direction of writing. So a backslash is written twice, and each byte of a
+character that is not printable as `\\x1b`. Nearly all names have neither and stay as they are.
 """
 
 import re
@@ -33,7 +33,7 @@ def named(text: str, field: str) -> bytes:
     for escape in _ESCAPE.finditer(text):
         if escape[1] is None:
             expected = r"\\ for a backslash, and \x0a for the byte 0a"
-            raise Invalid.of(FieldError(field, "has a backslash with nothing that it escapes", expected))
+            raise Invalid.of(FieldError(field, "has a backslash that escapes nothing", expected))
         byte = b"\\" if escape[1] == "\\" else bytes.fromhex(escape[1][1:])
         pieces += [text[start : escape.start()].encode(), byte]
         start = escape.end()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rest_framework import serializers
 
-#: As Linux takes no longer path at once.
+#: Linux accepts no longer path at once.
 LONGEST_PATH_CHARACTERS = 4_096
 _ESCAPED = r"Bytes that are not printable are written as `\x1b`, a backslash as `\\`."
 

@@ -1,4 +1,4 @@
-"""A job's attempts: which there were, how far they came, and what preemptions cost."""
+"""A job's attempts, their progress, and the cost of preemptions."""
 
 from collections.abc import Mapping
 

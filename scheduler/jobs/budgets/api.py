@@ -231,7 +231,7 @@ def _question(request: Request, known: type[UsageQuery] = UsageQuery) -> UsageQu
     by = [name.strip() for name in given.pop("by").split(",")]
     unknown = [name for name in by if name not in GROUPINGS]
     if unknown or len(set(by)) < len(by):
-        problem = f"{unknown[0][:80]!r} is no grouping" if unknown else ("names a grouping twice")
+        problem = f"{unknown[0][:80]!r} is not a grouping" if unknown else ("names a grouping twice")
         expected = f"one or more of: {', '.join(GROUPINGS)}"
         raise Invalid.of(FieldError("by", problem, expected))
     first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

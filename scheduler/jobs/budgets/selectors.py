@@ -297,7 +297,7 @@ def _days(since: datetime, until: datetime) -> dict[date | None, Decimal]:
 
 
 def member_get(by: Viewer, tenant_name: str, username: str, *, role: Role | None = None) -> Membership:
-    """Return a member of a tenant that the viewer may see: himself, or any member as one of its admins.
+    """Return a member of a tenant: the viewer's own membership, or any for admins of the tenant.
 
     `role`: the role that the viewer must have in any case.
     """

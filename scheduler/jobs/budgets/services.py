@@ -330,7 +330,7 @@ def user_quota_set(
     cpus: float | None = None,
     memory_bytes: int | None = None,
 ) -> None:
-    """Put another quota in the place of a member's; None: no limit besides the tenant's."""
+    """Replace the quota of a member; None: no limit besides the tenant's."""
     tenant = membership.tenant
     by.require(tenant, Role.ADMIN)
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)

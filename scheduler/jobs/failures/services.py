@@ -51,7 +51,9 @@ def rules_read(value: object, *, where: str = "rules") -> list[SiteRule]:
     """Return the checked rules of a request; raise Invalid naming every wrong field."""
     problems: list[FieldError] = []
     if not isinstance(value, list) or len(value) > RULES_MOST:
-        problem = f"{described(value)} is no list of rules" if not isinstance(value, list) else "is too long"
+        problem = (
+            f"{described(value)} is not a list of rules" if not isinstance(value, list) else "is too long"
+        )
         raise Invalid.of(FieldError(where, problem, f"at most {RULES_MOST} rules"))
     rules: list[SiteRule] = []
     for number, item in enumerate(value):
@@ -199,7 +201,9 @@ def _failure(fields: Fields, name: str) -> FailureClass:
     if known is not None:
         if retry is not None:
             expected = "no retry, or a class of your own"
-            fields.refuse("retry", f"{class_name} is a built-in class, which has its own", expected)
+            fields.refuse(
+                "retry", f"{class_name} is a built-in class, which has its own rule for retries", expected
+            )
         return FailureClass(known.name, known.layer, says or known.words, known.is_hardware)
     if class_name in set(Layer):
         fields.refuse("class", f"{described(class_name)} is a layer, not a class", "another name")

@@ -123,7 +123,7 @@ def jobs_act(
     """
     ids = list(jobs_open_to(action, changes, jobs, viewer).order_by("id").values_list("id", flat=True))
     if most is not None and len(ids) > most:
-        raise Conflict(f"{len(ids):,} jobs match by now, not {most:,}. Look again, then repeat it.")
+        raise Conflict(f"{len(ids):,} jobs match now, not {most:,}. Look again, then repeat it.")
     at_once: set[int] = set()
     if action is Action.CANCEL:
         for start in range(0, len(ids), _CANCELLED_TOGETHER):

@@ -38,8 +38,8 @@ CHANGEABLE = (
     "labels",
 )
 WHILE_IT_RUNS = ("name", "description", "priority", "time_limit", "labels")
-#: Checked when it was submitted, by its submitter's rights, and by other jobs and reservations of then: what
-#: is not changed is not checked again.
+#: Checked at submission against the submitter's rights and the jobs and reservations of that time: what is
+#: not changed is not checked again.
 _KEPT = ("secrets", "after", "reservation")
 
 

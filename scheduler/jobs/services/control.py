@@ -243,7 +243,7 @@ WITH moment AS (
 )
 SELECT id, submitted_at, eligible_at FROM inserted ORDER BY id
 """
-#: The database's clock says when it is, and what a duration from now on means.
+#: The database's clock gives the present time, also for durations from now.
 _BY_THE_CLOCK = {
     "submitted_at": "moment.now",
     "eligible_at": "coalesce(given.eligible_at, moment.now + given.unnest * interval '1 second')",
@@ -252,7 +252,7 @@ _BY_THE_CLOCK = {
 
 @cache
 def _statement() -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return attribute and column of all that a job's row has but its number, and what inserts rows."""
+    """Return attribute and column of each field of a job's row but its number, and the INSERT."""
     columns = {
         field.attname: field.column
         for field in Job._meta.concrete_fields

@@ -95,7 +95,7 @@ def dependencies_write(jobs: Iterable[Job], specs: Iterable[JobSpec]) -> None:
         Dependency.objects.bulk_create(rows)
 
 
-# By the rule of `_became`; a job that waits no longer awaits nothing.
+# By the rule of `_became`; a job that no longer waits has no open dependency.
 _SETTLE = """
 WITH awaited AS MATERIALIZED (
     -- Once for each, since all tasks of one array may wait for all of another.

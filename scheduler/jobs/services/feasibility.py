@@ -49,7 +49,7 @@ class Judge:
         return frozenset([node.name for fleet in self.cluster.fleets.values() for node in fleet.nodes])
 
     def never_fits(self, job: core.Job) -> Reason | None:
-        """Return why the job could never run, or None. GPUs count that are lent, or borrowed."""
+        """Return why the job could never run, or None. Lent and borrowed GPUs count."""
         reasons = [way.never_fits(job) for way in self._ways]
         if not all(reasons) or self._may_borrow(job, reasons[0]):
             return None

@@ -131,7 +131,7 @@ def _settled(pool: InputPool, *, now: datetime) -> int:
 
 
 def _kept(workers: Sequence[Job], desired: int) -> tuple[int, list[int]]:
-    """Return how many workers there are that are of use, and which are to end."""
+    """Return how many workers are of use, and which are to end."""
     # One that is held, as after several of its nodes were lost, would never start.
     held = [worker for worker in workers if worker.held and not worker.cancelling]
     there = [worker for worker in workers if not worker.held and not worker.cancelling]
@@ -141,7 +141,7 @@ def _kept(workers: Sequence[Job], desired: int) -> tuple[int, list[int]]:
 
 
 def _is_heard_of(attempt: Attempt, pool: InputPool) -> bool:
-    """Whether all ranks have said where they wait: a worker serves all of them, from its start on."""
+    """Whether all ranks have reported where they wait: a worker serves all of them, from its start on."""
     return len(pool.trainers) == len(attempt.allocation.replicas)
 
 
@@ -167,7 +167,7 @@ def _start(job: Job, pools: Sequence[InputPool], count: int) -> str:
 
 
 def _ended_soon(served: Q, since: datetime) -> str:
-    """Return why no more are started where many ended soon after their start.
+    """Return why no more are started, if many ended soon after their start.
 
     The count begins again when the trainer asks for another number, which it does only when batches come.
     """

@@ -32,7 +32,7 @@ from tenants.models import Role, User
 from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
-#: Reasons of the core that a quota or a guarantee stands behind.
+#: Reasons of the core that come from a quota or a guarantee.
 _QUOTA_CODES = frozenset(
     {"exceeds_quota", "exceeds_quota_resources", "exceeds_user_quota", "exceeds_guarantee"}
 )
@@ -256,7 +256,7 @@ class Submission:
             raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
 
     def _check_reservation(self, spec: JobSpec, virtual_cluster: VirtualClusterFacts, where: str) -> None:
-        """Refuse a reservation that is not there for such a job: it would wait among all others, unsaid."""
+        """Refuse a reservation that the job cannot use: it would silently wait among all other jobs."""
         if not spec.reservation:
             return
         of_tenant = lasting_reservations().filter(tenant_id=self.facts.tenant_id)
@@ -266,9 +266,10 @@ class Submission:
         names = sorted(usable.values_list("name", flat=True)[:_NAMES_SHOWN])
         if usable.filter(name=spec.reservation).exists():
             return
+        hint = did_you_mean(spec.reservation, names)
         problem = (
-            f"there is no reservation {spec.reservation!r} of tenant {self.facts.tenant} for jobs of yours in"
-            f" virtual cluster {virtual_cluster.name} that is not over{did_you_mean(spec.reservation, names)}"
+            f"there is no current or coming reservation {spec.reservation!r} of tenant {self.facts.tenant}"
+            f" for your jobs in virtual cluster {virtual_cluster.name}{hint}"
         )
         expected = f"one of: {', '.join(names)}" if names else "none; an operator makes reservations"
         raise Invalid.of(FieldError(_join(where, "reservation"), problem, expected))

@@ -53,7 +53,7 @@ _SUMMARIES: Mapping[IsolationLevel, str] = {
     "sandbox": "in a sandbox",
     "landlock": "kept to their files by Landlock",
     "none": "with NOTHING that keeps them apart",
-    "unknown": "as their nodes have not said yet",
+    "unknown": "as their nodes have not reported yet",
 }
 _READ_ON = "docs/isolation.md says what that leaves open."
 

@@ -32,12 +32,12 @@ def job_visible(viewer: Viewer, job_id: int) -> bool:
     return jobs_visible(viewer).filter(id=job_id).exists()
 
 
-#: An answer names no more jobs that wait for one.
+#: The most waiting jobs that an answer names.
 MOST_DEPENDENTS = 100
 
 
 def dependencies_of(job: Job) -> list[Dependency]:
-    """Return what a job waits for of others, with these."""
+    """Return a job's dependencies, with the jobs that it waits for."""
     return list(job.dependencies.select_related("awaited").order_by("id"))
 
 

@@ -1,4 +1,4 @@
-"""In which prices and costs are."""
+"""The currency of prices and costs."""
 
 from scheduler.models.cluster import ClusterSettings
 

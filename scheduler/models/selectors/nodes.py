@@ -103,6 +103,6 @@ def gpu_states(**which: Any) -> dict[int, str]:
 def served_since() -> datetime | None:
     """Return since when agents are served without a break; None where no server keeps a pulse.
 
-    Jobs may have stood still before: what they did not do then says nothing of them.
+    Jobs may have been frozen before that, so their silence then does not count.
     """
     return AgentService.objects.values_list("since", flat=True).first()

@@ -11,7 +11,7 @@ from django.db.models import Sum
 from scheduler.models.virtual_clusters import PeakSamples
 from scheduler.wiring.clock import database_now
 
-#: Days that a rate is of.
+#: Days that a rate covers.
 RATE_DAYS = 7
 
 

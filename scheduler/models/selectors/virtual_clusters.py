@@ -19,9 +19,9 @@ def virtual_cluster_get(name: str) -> VirtualCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewTargets:
-    """What the policy of a view means its jobs to have of each GPU model."""
+    """The targets of a view's policy: what each job should get of each GPU model."""
 
-    #: What the shares are the optimum of.
+    #: The objective that the shares optimise.
     objective: str | None = None
     #: When they were computed last.
     decided_at: datetime | None = None

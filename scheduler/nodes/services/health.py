@@ -2,7 +2,7 @@
 
 A failed check of the node itself cordons it. When every such check has been ok for a while, the platform
 lifts that cordon, which is its own; it never lifts a person's. A node that has returned too often lately
-stays cordoned, since what comes and goes is not mended (decision 0016).
+stays cordoned, since a fault that comes and goes is not repaired (decision 0016).
 """
 
 from collections.abc import Sequence

@@ -66,7 +66,7 @@ def node_create(*, name: str, rack: str, actor: str) -> NewToken:
 
 @transaction.atomic
 def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: str, why: str = "") -> None:
-    """Cordon or uncordon a node, or say that it stands in another rack. Its jobs stay.
+    """Cordon or uncordon a node, or record that it stands in another rack. Its jobs stay.
 
     Cordoning a node that a health check cordoned takes it over: it no longer returns automatically.
     """
@@ -82,7 +82,7 @@ def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: s
 
 @transaction.atomic
 def node_token_rotate(*, node: Node, actor: str) -> NewToken:
-    """Give the node a new token; the old one is worth nothing from now on."""
+    """Give the node a new token; the old one stops working at once."""
     secret = tokens.new_secret(tokens.NODE_PREFIX)
     node = node_locked(node)
     change_node(node, "node.token", actor=actor, token_key=secret.key, token_digest=secret.digest)

@@ -1,4 +1,4 @@
-"""Invitations: admins make them, and anyone who has the link accepts, with his account or by making one."""
+"""Invitations: admins make them, and anyone who has the link accepts, with an account or by making one."""
 
 from __future__ import annotations
 

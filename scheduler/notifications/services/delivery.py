@@ -1,9 +1,9 @@
 """One request to a webhook, or to another receiver: to an address that was checked, signed as Standard
 Webhooks has it (standardwebhooks.com), with no redirects, within a time and a size.
 
-Webhooks may not go to addresses that only this server shall reach. A name is resolved once, all its addresses
-are checked, and the connection is made to one of those that were: a name that resolves to another address a
-moment later leads nowhere.
+Webhooks may not go to addresses that only this server should reach. A name is resolved once, all its
+addresses are checked, and the connection is made to one of those that were: a name that resolves to another
+address a moment later leads nowhere.
 
 A secret is made of a random seed, which is stored, and the server's own key, which is not. So anyone who
 reads the table can sign nothing.

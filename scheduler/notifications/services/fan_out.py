@@ -27,7 +27,7 @@ TRIED_FOR = timedelta(days=1)
 
 
 def write_notifications() -> int:
-    """Write the notices of what happened since the last call; return how many events that were."""
+    """Write the notices of what happened since the last call; return the number of events."""
     handled = 0
     # One at a time, so that webhooks get things in the order of their events.
     with advisory_lock(DISPATCH) as is_mine:

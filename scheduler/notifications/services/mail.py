@@ -155,7 +155,7 @@ def invite(*, by: Viewer, tenant: Tenant, role: Role, email: str, days: int) -> 
         return invitation, address
     text = (
         f"{by.user.username} invites you to tenant {tenant.name} of Allotment, as {role.value}. To accept,\n"
-        f"open\n\n{address}\n\nby {invitation.expires_at:%Y-%m-%d %H:%M} UTC. You need no account before.\n"
+        f"open\n\n{address}\n\nby {invitation.expires_at:%Y-%m-%d %H:%M} UTC. You need no account yet.\n"
         "Otherwise do nothing: no more mail will come.\n"
     )
     try:

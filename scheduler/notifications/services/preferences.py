@@ -46,8 +46,8 @@ def settings_change(*, by: Viewer, **changes: Any) -> dict[str, Any]:
 def address_set(*, by: Viewer, address: str) -> bool:
     """Set a new address; return whether it counts already.
 
-    Where mail can be sent, it counts once its reader has confirmed it: no user can direct his mail to
-    another's address.
+    Where mail can be sent, it counts once its reader has confirmed it: no user can direct mail to another's
+    address.
     """
     if not address or not is_mail_configured():
         address_change(by=by, address=address)

@@ -38,7 +38,7 @@ def deliveries_are_due() -> bool:
 
 
 def deliver_due() -> int:
-    """Send what is due, until nothing more is; return how many tries that were."""
+    """Send what is due, until nothing more is; return the number of tries."""
     with advisory_lock(WEBHOOKS) as is_mine:
         return _deliver() if is_mine else 0
 

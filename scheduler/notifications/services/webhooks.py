@@ -29,7 +29,7 @@ def require_owner(by: Viewer, tenant: Tenant | None) -> None:
 
 
 def webhook_get(by: Viewer, webhook_id: int) -> Webhook:
-    """Return a webhook that the viewer may manage; one of strangers is not there for him."""
+    """Return a webhook that the viewer may manage; for others it does not exist."""
     webhook = Webhook.objects.select_related("tenant").filter(id=webhook_id).first()
     if webhook is not None and (
         by.is_operator or (webhook.tenant is not None and by.may(webhook.tenant, Role.VIEWER))
@@ -74,7 +74,7 @@ def webhook_make(
 
 @transaction.atomic
 def webhook_change(*, by: Viewer, webhook: Webhook, **changes: Any) -> Webhook:
-    """Change `url`, `topics`, `title` or `active`; one that is switched on again has no past."""
+    """Change `url`, `topics`, `title` or `active`; one that is switched on again has no failures."""
     require_owner(by, webhook.tenant)
     webhook = _locked(webhook)
     _check(webhook.tenant, changes.get("url"), changes.get("topics"))

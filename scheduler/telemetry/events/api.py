@@ -71,13 +71,13 @@ class Events(ListAPIView[Any]):
 
 
 class EventStream(StreamingHttpResponse):
-    """The answer that goes on: the server sends `rows` as they are written (`controlplane.event_stream`).
+    """An endless answer: the server sends `rows` as they are written (`controlplane.event_stream`).
 
     `after`: the id of the last event that the caller has; None: only what is written from now on.
     """
 
     def __init__(self, by: Viewer, sign_in: SignIn, rows: QuerySet[Event], after: int | None) -> None:
-        # Without the server there is nothing that would ever end it.
+        # Without our own server nothing would ever end it.
         super().__init__((), content_type=f"{STREAM_TYPE}; charset=utf-8")
         # A proxy that collects answers would hold each event back.
         self.headers["X-Accel-Buffering"] = "no"
@@ -137,7 +137,7 @@ def _after(request: Request) -> int | None:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise _wrong(f"{text[:80]!r} is not the id of an event", expected)
     if int(text) > (last := selectors.last_given_out()):
-        raise _wrong(f"{text} is no event yet: the last one is {last}", expected)
+        raise _wrong(f"{text} does not exist yet: the last event is {last}", expected)
     return int(text)
 
 

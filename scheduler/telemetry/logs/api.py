@@ -207,7 +207,7 @@ def _zip(folder: str, attempt: Attempt, tasks: Mapping[int, str]) -> Iterator[by
 
 
 class _ZipPieces(io.RawIOBase):
-    """Takes what a ZipFile writes, which cannot go back, until it is sent."""
+    """Collects what a ZipFile writes, without seeking back, until it is sent."""
 
     def __init__(self) -> None:
         super().__init__()

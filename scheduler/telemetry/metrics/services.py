@@ -1,9 +1,9 @@
-"""Readings as agents report them, written down once each; put together by minutes and by quarters of an hour;
-and what is old removed. Samples of how many GPUs each tenant holds.
+"""Readings that agents report: stored once each, combined by minutes and quarters of an hour, removed when
+old. Samples of how many GPUs each tenant holds.
 
-The roll-up is safe to run twice, late, or beside itself: a bucket that was made of another number of readings
-than there are now is made again, from all of them. So readings that come late, after an outage, find their
-place.
+The roll-up is safe to run twice, late, or at the same time as another one: a bucket that was made of another
+number of readings than there are now is made again, from all of them. So readings that come late, after an
+outage, are included.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _begin(at: datetime, resolution: Resolution) -> datetime:
 
 
 def sample_usage() -> None:
-    """Write down how many GPUs each tenant holds now, of which parts count as such."""
+    """Write down how many GPUs each tenant holds now; a part of a GPU counts as a part."""
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
     # An allocation shared by several tenants' jobs counts for the first of them.
     rows = held.order_by("allocation_id", "gpu_id", "allocation__attempts__id")

@@ -197,7 +197,7 @@ def _peak(
     histories: Mapping[int, Sequence[Amounts]],
     newest: Mapping[int, Amounts],
 ) -> float:
-    """Return the peak of CPUs (0) or memory (1), and what those used at most who asked for none."""
+    """Return the peak of CPUs (0) or memory (1), and what the parts that asked for none used at most."""
     asking: list[JobUse] = []
     unasked = 0.0
     for part in (*lenders, *others):

@@ -1,4 +1,4 @@
-"""What the API says of throughputs, for its schema."""
+"""Throughputs as the API's schema describes them."""
 
 from collections.abc import Mapping
 

@@ -160,7 +160,7 @@ def _on(chain: Chain, nodes: Collection[str]) -> int:
 
 
 def _held(nodes: Collection[str] | None) -> dict[int, bool]:
-    """Return whether the one who holds a GPU is guaranteed, by GPU."""
+    """Return by GPU whether its holder is guaranteed."""
     rows = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
     if nodes is not None:
         rows = rows.filter(gpu__node__name__in=nodes)
@@ -168,7 +168,7 @@ def _held(nodes: Collection[str] | None) -> dict[int, bool]:
 
 
 def owners_of(layout: Layout) -> Owners:
-    """Return who has which cell; what the rounds remember of a specification that is no more is left out."""
+    """Return who has which cell; what rounds remember of an old specification is left out."""
     owners = Owners()
     row = PolicyMemory.objects.filter(view=MEMORY).first()
     bound: Mapping[str, Sequence[tuple[str, int, int]]] = (row.memory if row else {}).get("bound", {})
@@ -224,7 +224,7 @@ def _whole(chain: Chain, level: int, taken: int) -> int:
 
 
 def owed(layout: Layout, chain: Chain, owners: Owners, virtual_clusters: Iterable[str]) -> list[int]:
-    """Return by level how many cells these virtual clusters own in a chain and have not got now."""
+    """Return by level how many cells these virtual clusters own in a chain and do not have now."""
     counts = [0] * (chain.top + 1)
     for virtual_cluster in virtual_clusters:
         owned: Mapping[tuple[str, int], int] = layout.owned.get(virtual_cluster, {})

@@ -1,5 +1,5 @@
-"""Dividing the cluster by cells: a specification is held beside what there is (nodes, their GPUs, GPU
-models, virtual clusters), written as the newest version, and in force.
+"""Dividing the cluster by cells: a specification is compared with what there is (nodes, their GPUs, GPU
+models, virtual clusters) and written as the newest version, which puts it in force.
 
 The guarantees of the GPU models it divides follow from the cells; those of all other models stay counts.
 """
@@ -75,7 +75,7 @@ def problems_with_names(specification: Specification) -> Iterator[Problem]:
 def problems_with_hardware(
     layout: Layout, there: Inventory, settled: Collection[PhysicalCell] = ()
 ) -> Iterator[Problem]:
-    """Yield where the hardware is not what the specification says; `settled` cells are left out."""
+    """Yield where the hardware differs from the specification; `settled` cells are left out."""
     as_before = {cell.name: cell for cell in settled}
     for number, physical in enumerate(layout.specification.physical):
         if as_before.get(physical.name) == physical:
@@ -143,7 +143,7 @@ class SpecificationCheck:
 
 
 def cells_check(document: Any) -> SpecificationCheck:
-    """Find everything that stands against applying a specification now."""
+    """Find everything that prevents applying a specification now."""
     return _checked(document, cells_in_force())
 
 
@@ -186,7 +186,7 @@ def summary_of(problems: tuple[Problem, ...]) -> str:
 
 
 def hardware_problems(layout: Layout) -> tuple[Problem, ...]:
-    """Return where today's hardware is not what the specification says."""
+    """Return where today's hardware differs from the specification."""
     return tuple(islice(problems_with_hardware(layout, inventory()), MOST_PROBLEMS))
 
 
@@ -199,7 +199,7 @@ def _checked(document: Any, before: CellsInForce) -> SpecificationCheck:
 
 
 def problems_now(layout: Layout, before: Layout | None = None) -> tuple[Problem, ...]:
-    """Return what stands against putting a layout in force in place of the one that is."""
+    """Return what prevents a layout from replacing the one in force."""
     before = cells_in_force().layout if before is None else before
     return tuple(islice(_problems_now(layout, before), MOST_PROBLEMS))
 

@@ -1,4 +1,4 @@
-"""Which lines of the ledger a viewer sees, and which parts of them: other tenants go by no name."""
+"""Which lines of the ledger a viewer sees, and which parts of them: other tenants are not named."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def lines_of_party(lines: QuerySet[LedgerLine], viewer: Viewer, name: str) -> Qu
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a viewer reads of lines. `hidden` are the tenants of which the viewer is not a member; None: he
-    sees all.
-    """
+    """What a viewer reads of lines. `hidden`: the tenants without the viewer as a member; None: all seen."""
 
     hidden: frozenset[str] | None
 
@@ -71,7 +69,7 @@ class Sight:
         return cls(frozenset(others.values_list("name", flat=True)))
 
     def line(self, line: Mapping[str, Any], owners: Mapping[int, str]) -> dict[str, Any]:
-        """Return a line as he reads it; `owners` are the tenants of its jobs."""
+        """Return a line as the viewer reads it; `owners` are the tenants of its jobs."""
         if self.hidden is None:
             return dict(line)
         jobs = [job for job in line["jobs"] if job in owners and owners[job] not in self.hidden]
@@ -93,7 +91,7 @@ class Sight:
         }
 
     def lines(self, rows: Iterable[LedgerLine]) -> list[dict[str, Any]]:
-        """Return rows as he reads them."""
+        """Return rows as the viewer reads them."""
         rows = list(rows)
         jobs = Job.objects.filter(id__in={job for row in rows for job in row.jobs})
         owners = dict(jobs.values_list("id", "tenant__name"))

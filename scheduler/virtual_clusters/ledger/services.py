@@ -55,7 +55,7 @@ def row_of(line: Line, *, view: str, at: datetime, **columns: Any) -> LedgerLine
 
 
 def _finite(value: Any) -> Any:
-    """Return it with null for what is infinite or no number: JSON knows neither, and no round may fail."""
+    """Return it with null for what is infinite or not a number: JSON has neither, and no round may fail."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):

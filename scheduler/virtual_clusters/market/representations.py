@@ -51,7 +51,7 @@ def cost_of(offer: Offer, at: datetime) -> int:
 
 
 def offers(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representation]:
-    """Return offers; with a viewer, also whether he may withdraw them."""
+    """Return offers; with a viewer, also whether the viewer may withdraw them."""
     ids, now = list(ids), database_now()
     rows = Offer.objects.select_related("lender", "loan").in_bulk(ids)
     own = _own(viewer)
@@ -85,7 +85,7 @@ def offers(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representat
 
 
 def loans(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representation]:
-    """Return loans; with a viewer, also whether he may end them."""
+    """Return loans; with a viewer, also whether the viewer may end them."""
     ids, now = list(ids), database_now()
     rows = Loan.objects.select_related("offer__lender", "borrower").in_bulk(ids)
     moved = _moved(rows)
@@ -164,7 +164,7 @@ def rules(rows: Sequence[MarketRule], viewer: Viewer) -> list[Representation]:
 
 
 def accounts(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representation]:
-    """Return the accounts of virtual clusters; with a viewer, also whether he may act for each."""
+    """Return the accounts of virtual clusters; with a viewer, also whether the viewer may act for each."""
     ids = list(ids)
     names = dict(VirtualCluster.objects.filter(id__in=ids).values_list("id", "name"))
     rows = {row.virtual_cluster_id: row for row in CreditAccount.objects.filter(virtual_cluster__in=ids)}
@@ -172,7 +172,7 @@ def accounts(ids: Iterable[int], viewer: Viewer | None = None) -> list[Represent
     own = _own(viewer)
     found = []
     for id in (id for id in ids if id in names):
-        # It was not granted anything yet, nor has it lent anything.
+        # It has received no credits yet, neither granted nor for loans.
         row = rows.get(id) or CreditAccount(virtual_cluster_id=id, version=0)
         allowance = allowances.get(row.id)
         account = {
@@ -228,7 +228,7 @@ def publish_loans(ids: Iterable[int]) -> None:
 
 
 def publish_accounts(virtual_clusters: Iterable[int]) -> None:
-    """An account is its members' and the operators' business alone."""
+    """Only members and operators see an account."""
     to_pages(_send_accounts, sorted(set(virtual_clusters)))
 
 

@@ -1,4 +1,4 @@
-"""What the API says of the market and what it takes, for its schema."""
+"""The objects of the market and its requests, as the API's schema describes them."""
 
 import math
 from collections.abc import Mapping

@@ -49,7 +49,7 @@ class MarketState:
         """Return by virtual cluster and kind of cells (chain, level) from which lender it has them, and until
         when.
 
-        Of kinds of which it owns some itself nothing is said: it is not laid down which are the lender's.
+        Kinds of which it also owns cells are left out: which of them are the lender's is not defined.
         """
         own, found = self.own.layout, {}
         for loan in self.active if own is not None else ():
@@ -127,8 +127,8 @@ def virtual_clusters_of(viewer: Viewer) -> QuerySet[VirtualCluster]:
 def acts_for(viewer: Viewer) -> QuerySet[VirtualCluster]:
     """Return those for which the viewer may offer, take and set rules.
 
-    These are the virtual clusters whose only member is a tenant of which he is an admin: with several
-    members, none may give away what is the others' too. Operators may act for all.
+    These are the virtual clusters whose only member is a tenant that the viewer administers: with several
+    members, none may give away what belongs to the others too. Operators may act for all.
     """
     if viewer.is_operator:
         return VirtualCluster.objects.all()

@@ -10,11 +10,11 @@ from tenants.services import password_reset
 
 
 class Command(BaseCommand):
-    help = "Give a user a random password and print it. His API tokens end with the old one."
+    help = "Give a user a random password and print it. The user's API tokens end."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--keep-tokens", action="store_true", help="Let the user's API tokens work on.")
+        parser.add_argument("--keep-tokens", action="store_true", help="Keep the user's API tokens valid.")
 
     def handle(self, *args: Any, username: str, keep_tokens: bool, **options: Any) -> None:
         try:

@@ -189,10 +189,10 @@ def test_what_no_job_asks_for_is_forgotten(owner: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"resources": {"gpu": 1, "cpu": 4, "measure_cpu": True}}, "this one states them"),
-        ({"sensitivity": {"cpu": {"3": 1}}}, "says how fast it is already"),
+        ({"resources": {"gpu": 1, "cpu": 4, "measure_cpu": True}}, "the task states an amount"),
+        ({"sensitivity": {"cpu": {"3": 1}}}, "already states its speeds"),
         ({"replicas": 2}, "the task has 2 replicas"),
-        ({"replicas": 2, "elastic": {"min_gpus": 1}}, "more or fewer replicas"),
+        ({"replicas": 2, "elastic": {"min_gpus": 1}}, "a number of replicas that changes"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(fields: dict[str, Any], problem: str) -> None:

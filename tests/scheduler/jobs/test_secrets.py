@@ -206,7 +206,7 @@ def test_a_value_of_another_row_does_not_open(world: World, admin: Caller) -> No
     Secret.objects.filter(name="mine").update(sealed=stolen.sealed, key_id=stolen.key_id)
     answer = handed(world, attempt)
     assert answer.secrets == ()
-    assert "was changed by somebody" in answer.problem
+    assert "the stored value was changed" in answer.problem
 
 
 def key_of(byte: bytes) -> str:

@@ -198,7 +198,7 @@ def test_worker_and_trainers_get_the_secret_of_the_stream(world: World, cpus: No
 def test_what_can_not_share_is_refused(world: World, cpus: Node) -> None:
     assert submitted(world).spec["input_workers"]["shared"] is True
     for fields, problem in (
-        ({"search": ""}, "the jobs of one search share input workers, and this job names none"),
+        ({"search": ""}, "the jobs of one search share input workers, and this job names no search"),
         ({"replicas": 2}, "each replica would have the same batches"),
     ):
         body = spec(**{"search": "lr", "input_workers": WORKERS, **fields})

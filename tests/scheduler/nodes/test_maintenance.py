@@ -120,7 +120,7 @@ class TestBefore:
         [
             ((), 1, 2, "nodes", "no node is named"),
             (("a1", "nowhere"), 1, 2, "nodes", "there is no nowhere"),
-            (("a1",), -1, 2, "starts_at", "is not ahead"),
+            (("a1",), -1, 2, "starts_at", "is not in the future"),
             (("a1",), 2, 1, "ends_at", "is not after the start"),
             (("a1",), 9_999, 10_000, "starts_at", "too far"),
         ],
@@ -275,7 +275,7 @@ class TestChanges:
             window_change(window, actor="user olga", starts_at=from_now(1))
         with pytest.raises(Conflict, match="nodes: cannot be changed: the window has begun"):
             window_change(window, actor="user olga", choice=Choice(nodes=[other.name]))
-        with pytest.raises(Invalid, match="ends_at: is not ahead"):
+        with pytest.raises(Invalid, match="ends_at: is not in the future"):
             window_change(window, actor="user olga", ends_at=from_now(-0.1))
         window_change(window, actor="user olga", ends_at=from_now(9))
         time_passes(window, 2)

@@ -242,9 +242,9 @@ def test_an_entry_whose_transaction_is_late_is_not_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("siem.example.org", "is no address"),
+        ("siem.example.org", "is not an address"),
         ("syslog+tls://a.example.org syslog+tls://a.example.org", "twice"),
-        ("syslog+tls://a.example.org?verify=no", "is no option"),
+        ("syslog+tls://a.example.org?verify=no", "is not an option"),
         ("syslog+tls://a.example.org?ca=/no/such/file", "must be a file"),
     ],
 )

@@ -112,7 +112,7 @@ def test_nobody_joins_who_has_ended_or_is_told_to_stop():
     snapshot = read_snapshot(9)
     Attempt.objects.filter(id=host.id).update(state="stopping")
     applied = apply_plan(snapshot, plan(join(guest, host)))
-    words = "no job runs on there with which it would share GPUs"
+    words = "no job with which it would share GPUs still runs there"
     assert [each["why"] for each in applied.dropped] == [words]
     Attempt.objects.filter(id=host.id).update(state="running")
     release_gpus(host.allocation, at=timezone.now())

@@ -149,7 +149,7 @@ def test_a_line_that_the_facts_do_not_give_is_found_out(auctioned):
     )
     added = LedgerLine.objects.get(position=3)
     assert (replay(added).line, replay(added).same) == (None, False)
-    with pytest.raises(CommandError, match="line 3 of shared: is decided no more"):
+    with pytest.raises(CommandError, match="line 3 of shared: is no longer decided"):
         call_command("replay_round", number)
     Round.objects.update(snapshot=None)
     with pytest.raises(Conflict, match="no longer kept"):

@@ -114,7 +114,7 @@ def test_what_no_longer_holds_is_dropped_and_the_rest_stands(clusters):
             "was taken by user vera",
             "costs more than rule",
             "credits and vision has 10",
-            "is gone",
+            "no longer exists",
             "no rule",
             "was not made by rule",
             "no rule",

@@ -114,8 +114,8 @@ def test_its_end_gives_back_what_it_had_of_its_node(owner):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"cordoned": True}, "takes no new work any more"),
-        ({"state": "lost"}, "takes no new work any more"),
+        ({"cordoned": True}, "accepts no new work any more"),
+        ({"state": "lost"}, "accepts no new work any more"),
         ({"cpus": 8}, "are promised to another job"),
         ({"memory_bytes": GIB}, "are promised to another job"),
     ],

@@ -85,13 +85,13 @@ def test_they_are_chosen_by_name_and_parameters(world: World) -> None:
         (
             {"name": "las", "parameters": {"quantum_seconds": "soon"}},
             "parameters.quantum_seconds",
-            "'soon' is no quantum_seconds of las",
+            "'soon' is not a valid quantum_seconds of las",
             "a value of type float",
         ),
         (
             {"name": "tiresias", "parameters": {"discipline": "none"}},
             "parameters.discipline",
-            "'none' is no discipline of tiresias",
+            "'none' is not a valid discipline of tiresias",
             "one of: las, gittins",
         ),
         (

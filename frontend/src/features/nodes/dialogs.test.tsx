@@ -44,7 +44,7 @@ describe("the forms of nodes", () => {
   });
 
   it("empty one at a time that is still to come", async () => {
-    const past = { field: "until", problem: "is not ahead" };
+    const past = { field: "until", problem: "is not in the future" };
     server.on("POST /nodes/bed-1/drain", new Refusal(409, { code: "conflict", detail: "No.", fields: [past] }));
     const { user } = await renderPage(Drain);
     expect(screen.getByRole("button", { name: "Drain now" })).toBeTruthy();
@@ -52,7 +52,7 @@ describe("the forms of nodes", () => {
     await user.type(screen.getByLabelText("Time"), "2020-01-01T00:00");
     await user.type(screen.getByRole("textbox", { name: "Why" }), "a new fan");
     await user.click(screen.getByRole("button", { name: "Drain" }));
-    expect(await screen.findByText("is not ahead")).toBeTruthy();
+    expect(await screen.findByText("is not in the future")).toBeTruthy();
 
     server.on("POST /nodes/bed-1/drain", aNode({ name: "bed-1", draining: true }));
     await user.selectOptions(screen.getByRole("combobox", { name: "When" }), "In 1 hour");

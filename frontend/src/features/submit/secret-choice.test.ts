@@ -11,7 +11,7 @@ test("another is given a variable made of its name", () => {
   expect(asVariable("3d.key")).toEqual({ name: "3d.key", env: "_3D_KEY" });
 });
 
-test("what is no list of secrets names none", () => {
+test("what is not a list of secrets names none", () => {
   expect(asUses("HF_TOKEN")).toEqual([]);
   expect(chosenNames(asUses(["A", { name: "b", file: "b" }, 7, { env: "C" }, null]))).toEqual(["A", "b"]);
 });

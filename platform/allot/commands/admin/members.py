@@ -55,7 +55,7 @@ def remove(tenant: Tenant, user: User, yes: YesOption = False) -> None:
     confirm(f"End the membership of {user} in tenant {tenant}?", yes=yes)
     with connect() as client:
         client.administration.remove_member(tenant, user)
-    print_line(f"{user} is no member of tenant {tenant} any more")
+    print_line(f"{user} is no longer a member of tenant {tenant}")
 
 
 @invitations.command(name="list")

@@ -1,4 +1,4 @@
-"""admin currency: in which prices and costs are."""
+"""admin currency: the currency of prices and costs."""
 
 from __future__ import annotations
 

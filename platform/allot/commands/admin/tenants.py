@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 COLUMNS = ("TENANT", "MEMBERS", "QUOTA", "MOST JOBS", "TITLE")
-#: Of `--most-jobs`: as many as the settings say.
+#: For `--most-jobs`: the number in the settings.
 USUAL = "usual"
 
 

@@ -212,4 +212,4 @@ def reactivate(user: User, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(changed)
     else:
-        print_line(f"{user} is active. Tokens are to be made again, and held jobs released.")
+        print_line(f"{user} is active. Create new tokens, and release the held jobs.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-TitleOption = Annotated[str | None, typer.Option(help="Full name of the tenant, shown on pages.")]
+TitleOption = Annotated[str | None, typer.Option(help="Full name of the virtual cluster, shown on pages.")]
 GuaranteedOption = Annotated[
     list[str] | None,
     typer.Option("--guaranteed", metavar="MODEL=N", help="Guaranteed GPUs of a model; may be repeated."),

@@ -87,7 +87,7 @@ def function_of(name: str) -> Make:
     except (ImportError, AttributeError) as error:
         raise TrainingError(f"{name}: {error}") from None
     if not callable(function):
-        raise TrainingError(f"{name} is no function")
+        raise TrainingError(f"{name} is not a function")
     made: Make = function
     return made
 

@@ -61,12 +61,12 @@ def unpack(header: Mapping[str, Any], body: bytearray) -> object:
     """
     form, parts = header.get("form"), header.get("parts")
     if form not in ("one", "list", "dict") or not isinstance(parts, list) or len(parts) > PARTS_MOST:
-        raise BatchError("a batch's header has no form or no parts")
+        raise BatchError("a batch's header has no valid form or parts")
     values: list[tuple[str, object]] = []
     begin = 0
     for part in parts:
         if not isinstance(part, list) or len(part) != 4:
-            raise BatchError("a part of a batch is not name, type, shape and length")
+            raise BatchError("a part of a batch must be name, type, shape and length")
         name, dtype, shape, length = part
         if not isinstance(name, str) or len(name) > NAME_MOST or not _is_count(length):
             raise BatchError("a part of a batch has no name or no length")
@@ -83,7 +83,7 @@ def unpack(header: Mapping[str, Any], body: bytearray) -> object:
     if form == "list":
         return [value for _, value in values]
     if len(values) != 1:
-        raise BatchError("a batch of one part has another number of them")
+        raise BatchError("a batch of one part has a different number of parts")
     return values[0][1]
 
 
@@ -99,7 +99,7 @@ def _part(value: object) -> tuple[str, list[int], memoryview | bytes]:
             # As bytes, for a memoryview does not know all types.
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             return array.dtype.str, list(array.shape), flat.data
-        raise BatchError(f"an array of type {array.dtype} cannot be sent: numbers and truth values can")
+        raise BatchError(f"an array of type {array.dtype} cannot be sent: only numbers and truth values can")
     raise BatchError(
         "a batch must be NumPy arrays or bytes, alone or in a list, tuple or dict, not "
         f"{type(value).__name__}"
@@ -110,9 +110,9 @@ def _value(dtype: object, shape: object, body: bytearray, begin: int, length: in
     if dtype == _BYTES and shape == []:
         return bytes(memoryview(body)[begin : begin + length])
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
-        raise BatchError("a part of a batch is of no type that is sent")
+        raise BatchError("a part of a batch has a type that cannot be sent")
     if not isinstance(shape, list) or len(shape) > DIMENSIONS_MOST or not all(map(_is_count, shape)):
-        raise BatchError("a part of a batch has no shape")
+        raise BatchError("a part of a batch has no valid shape")
     import numpy as np
 
     try:
@@ -126,7 +126,7 @@ def _value(dtype: object, shape: object, body: bytearray, begin: int, length: in
             else np.empty(shape, kind)
         )
     except (TypeError, ValueError) as error:
-        raise BatchError(f"a part of a batch is no array: {error}") from None
+        raise BatchError(f"a part of a batch is not an array: {error}") from None
 
 
 def _is_count(value: object) -> bool:

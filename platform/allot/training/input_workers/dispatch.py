@@ -1,8 +1,8 @@
 """Which worker makes which batch: decided from what joined, left and was made, without a clock or a socket.
 
-Batches are numbered in the order of their items. Exactly once: what a worker had when it was lost goes to
-others, and batches are had in their order, so that where a run is in its data is one number. At most once:
-what it had is lost, and batches are had as they come.
+Batches are numbered in the order of their items. Exactly once: the batches of a lost worker go to others, and
+all come in their order, so that one number states where a run is in its data. At most once: the batches of a
+lost worker are lost, and the others come as they are made.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Failure:
 
 
 class Dispatch:
-    """The batches of one pass, from when they are added until they are had.
+    """The batches of one pass, from when they are added until they are taken.
 
-    buffer  batches at most that are added and not had yet: what bounds the memory for them
+    buffer  the most batches that are added and not taken yet: this bounds their memory
     """
 
     def __init__(self, *, exactly_once: bool, buffer: int) -> None:
@@ -41,7 +41,7 @@ class Dispatch:
         self._given: dict[int, list[int]] = {}
         self._ready: deque[int] = deque()
         self._is_ready: set[int] = set()
-        #: What is not had yet, where the order counts.
+        #: What is not taken yet, where the order counts.
         self._order: deque[int] = deque()
         self._failures: dict[int, int] = {}
         self._held = 0

@@ -43,7 +43,7 @@ TERMS, ITEM, END, BATCH, FAILED, LEAVES, NAME, WANT, MISSED = range(1, 10)
 
 
 class LineError(TrainingError):
-    """The other end does not know the secret, or does not say what it may."""
+    """The other end does not know the secret, or sends what it may not."""
 
 
 class Line:
@@ -103,14 +103,14 @@ class Line:
             self._fill(chunk)
             mac.update(chunk)
         if not hmac.compare_digest(mac.digest(), bytes(self._read(PROOF_BYTES))):
-            raise LineError("a frame was not sent by who is at the other end")
+            raise LineError("a frame does not come from the other end")
         self._received += 1
         try:
             header = json.loads(text)
         except (ValueError, RecursionError):
-            raise LineError("a frame's header is no JSON") from None
+            raise LineError("a frame's header is not JSON") from None
         if not isinstance(header, dict):
-            raise LineError("a frame's header is no object")
+            raise LineError("a frame's header is not an object")
         return kind, header, body
 
     def end(self, seconds: float) -> None:
@@ -180,7 +180,7 @@ def reach_trainer(socket_: socket.socket, secret: bytes) -> Line:
     socket_.settimeout(HANDSHAKE_SECONDS)
     greeting = _exactly(socket_, len(GREETING) + NONCE_BYTES, deadline)
     if not greeting.startswith(GREETING):
-        raise LineError("who answers is no trainer, or of another version")
+        raise LineError("the program that answers is not a trainer, or has another version")
     nonce = os.urandom(NONCE_BYTES)
     both = greeting[len(GREETING) :] + nonce
     socket_.sendall(nonce + _keyed(secret, b"worker", both))
@@ -217,10 +217,10 @@ def _exactly(socket_: socket.socket, count: int, deadline: float) -> bytes:
     while len(content) < count:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise LineError("the other end is too slow to say who it is")
+            raise LineError("the other end did not identify itself in time")
         socket_.settimeout(left)
         part = socket_.recv(count - len(content))
         if not part:
-            raise LineError("the other end has closed the line, as one does where secrets differ")
+            raise LineError("the other end has closed the line, as it does if the secrets differ")
         content += part
     return content

@@ -1,4 +1,4 @@
-"""How many input workers there should be, by what the trainer waits and what the workers do: pure.
+"""How many input workers there should be, by how long the trainer waits and the workers work. Pure.
 
 A worker makes r batches a second, k of them are busy for the part b of their time, and the trainer waits for
 the part s of its own. So it gets k·b·r and could use k·b·r / (1 - s), for which k·b / (1 - s) workers do.
@@ -10,16 +10,16 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-#: Over how long stall and work are measured.
+#: The time over which stall and work are measured.
 WINDOW_SECONDS = 30.0
-#: How often at most a measurement is kept.
+#: The shortest time between two measurements that are kept.
 SAMPLE_SECONDS = 1.0
-#: From which stall on workers are added, and under which one may be removed.
+#: The stall from which workers are added, and below which one may be removed.
 STALL_ADDS, STALL_MAY_REMOVE = 0.05, 0.01
-#: Work, as a part of their time: at most that of those that stay when one is removed, at least that of those
-#: that are not enough.
+#: Work as a part of the workers' time: the most of those that stay when one is removed, and the least at
+#: which there are not enough.
 BUSY_MOST = 0.8
-#: How long it has to be so. Workers are added soon, for GPUs wait, and removed late.
+#: How long that has to hold. Workers are added soon, for GPUs wait, and removed late.
 ADD_AFTER_SECONDS, REMOVE_AFTER_SECONDS = 10.0, 60.0
 
 
@@ -91,7 +91,7 @@ class Meter:
         return cls(_Totals(now), _kept=deque([_Totals(now)]))
 
     def tell(self, now: float, *, is_waiting: bool, workers: int, busy: int) -> None:
-        """Take note of how it is from now on."""
+        """Record how it is from now on."""
         before, seconds = self._totals, max(now - self._totals.at, 0.0)
         self._totals = _Totals(
             max(now, before.at),

@@ -36,9 +36,9 @@ class Missed:
 
 
 class Follower:
-    """What one trainer has asked for of a stream, and is still to have; used as `dispatch.Dispatch` is.
+    """What one trainer has asked of a stream and still waits for; used as `dispatch.Dispatch` is.
 
-    It has each batch at most once. What it asked of a worker that was lost, it goes without.
+    It gets each batch at most once, and does not get what it asked of a worker that was lost.
 
     buffer  batches at most that are asked for or wait
     """

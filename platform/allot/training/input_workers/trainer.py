@@ -1,4 +1,4 @@
-"""The trainer's end: takes input workers in, gives them items to make, and has the batches."""
+"""The trainer's end: accepts input workers, gives them items to make, and receives the batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from allot.training.input_workers.line import Line, LineError
 from allot.training.input_workers.scaling import Desired, Meter, Seen, decide
 from allot.training.input_workers.stream import Follower
 
-#: Connections at most, and of those that have not said who they are yet: the oldest of these makes room.
+#: The most connections, and the most that have not identified themselves yet: the oldest of these makes room.
 CONNECTIONS_MOST, STRANGERS_MOST = 1024, 64
 #: How often a trainer that waits looks whether it should stop, and how many workers it wants.
 LOOK_SECONDS = 0.5
@@ -73,7 +73,7 @@ class InputWorkers:
         try:
             self._server = socket.create_server(address, family=family, backlog=128)
         except OSError as error:
-            raise TrainingError(f"input workers cannot be waited for at {listen}: {error}") from None
+            raise TrainingError(f"cannot listen for input workers at {listen}: {error}") from None
         threading.Thread(target=self._accept, name="allot-inputs", daemon=True).start()
 
     def __enter__(self) -> InputWorkers:
@@ -128,7 +128,7 @@ class InputWorkers:
             return told | {"input_skipped": self.skipped} if self._shared else told
 
     def batches(self, items: Iterable[Any], *, exactly_once: bool = True) -> Iterator[tuple[Any, Any]]:
-        """Yield each item with the batch that a worker has made of it; items are what JSON can say.
+        """Yield each item with the batch that a worker has made of it; items are what JSON can represent.
 
         exactly_once    in the order of items, whatever becomes of workers. Else as they come, without what
                         workers had that were lost
@@ -219,7 +219,7 @@ class InputWorkers:
         try:
             content = json.dumps(item)
         except (TypeError, ValueError) as error:
-            raise TrainingError(f"an item must be what JSON can say: {error}") from None
+            raise TrainingError(f"an item must be what JSON can represent: {error}") from None
         if len(content) > ITEM_MOST:
             raise TrainingError(f"an item may have {ITEM_MOST} characters as JSON, not {len(content)}")
         with self._changed:
@@ -282,7 +282,7 @@ class InputWorkers:
             )
 
     def _look(self) -> Seen:
-        """Return what is seen, and wish for workers by it."""
+        """Return what is seen, and decide by it how many workers to wish for."""
         self._measure()
         seen = self._meter.seen if self._meter else Seen(len(self._workers), 0.0, 0.0)
         self._desired = decide(self._desired, seen, now=time.monotonic(), least=self._least, most=self._most)
@@ -311,7 +311,7 @@ class InputWorkers:
         try:
             line = wire.receive_worker(stranger, self._secret, self._max_batch_bytes)
         except (OSError, LineError):
-            # Neither a stranger's bytes nor how often it comes shall fill the log.
+            # Neither a stranger's bytes nor how often it comes should fill the log.
             _cut(stranger)
             return
         finally:
@@ -337,7 +337,7 @@ class InputWorkers:
             while not gives_back:
                 gives_back = self._hear(number, *line.receive())
         except TrainingError as error:
-            say(f"warning: input worker {number} is sent away: {error}")
+            say(f"warning: input worker {number} is disconnected: {error}")
         except OSError:
             pass
         self._let_go(number, gives_back)
@@ -354,7 +354,7 @@ class InputWorkers:
         number, floor = header.get("number"), header.get("floor", 0)
         kinds = (wire.BATCH, wire.FAILED, wire.MISSED) if self._shared else (wire.BATCH, wire.FAILED)
         if kind not in kinds or not isinstance(number, int) or not isinstance(floor, int):
-            raise LineError("it sends what a worker does not send")
+            raise LineError("it sent a frame that a worker may not send")
         batch = unpack(header, body) if kind == wire.BATCH else None
         with self._changed:
             if kind == wire.MISSED:
@@ -370,7 +370,7 @@ class InputWorkers:
 
     def _hear_name(self, worker: int, name: object) -> None:
         if not isinstance(name, str) or not 0 < len(name) <= NAME_MOST or self._workers[worker].name:
-            raise LineError("it has no name, or says another one")
+            raise LineError("it has no valid name, or sent another one")
         with self._changed:
             self._workers[worker].name = name
             self._join(worker)
@@ -381,7 +381,7 @@ class InputWorkers:
         with self._changed:
             since = max(line.heard_at, self._workers[worker].given_at)
             if self._dispatch.has(worker) and time.monotonic() - since > self._silent_seconds:
-                raise LineError(f"it has said nothing for {self._silent_seconds:g} s")
+                raise LineError(f"it has sent nothing for {self._silent_seconds:g} s")
 
     def _let_go(self, number: int, gives_back: bool) -> None:
         with self._changed:
@@ -423,7 +423,7 @@ class _Worker:
 
     def __init__(self, line: Line) -> None:
         self.line = line
-        #: By which all trainers know it that follow its stream; "": it has not said it.
+        #: The name by which all trainers of its stream know it; "": not received yet.
         self.name = ""
         #: That nothing more comes from it.
         self.gone = threading.Event()
@@ -436,9 +436,9 @@ class _Worker:
         self.outbox.put((kind, order.encode()))
 
     def end(self, *, is_done: bool) -> None:
-        """Cut the line; or say that all is done, upon which the worker does.
+        """Cut the line; or send that all is done, and the worker cuts it.
 
-        Cut from here at once, a word that it has not read yet would be lost.
+        Cut from here at once, a message that it has not read yet would be lost.
         """
         if is_done:
             self.outbox.put((wire.END, {}))

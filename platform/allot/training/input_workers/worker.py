@@ -25,7 +25,7 @@ RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 5.0
 #: How long a frame may still take to be sent when the worker has to leave, and then to be read.
 LEAVE_SECONDS = 10.0
 REASON_MOST = 1_000
-#: How often it is looked which trainers follow a stream.
+#: How often the worker checks which trainers follow a stream.
 FOLLOW_SECONDS = 0.5
 
 Make = Callable[[Any], object]
@@ -131,7 +131,7 @@ class Worker:
         """Return True when the trainer is done. Raises OSError or LineError where the line ends otherwise."""
         kind, terms, _ = line.receive()
         if kind != wire.TERMS or not isinstance(most := terms.get("max_batch_bytes"), int):
-            raise LineError("the trainer does not say its terms")
+            raise LineError("the trainer did not send its terms")
         if terms.get("shared"):
             line.send(wire.NAME, {"name": self._name})
         # A batch is sent while the next one is made.
@@ -155,7 +155,7 @@ class Worker:
                 elif isinstance(number, int) and kind == wire.WANT:
                     answer = self._answer(number, partial(self._window.batch, number), most)
                 else:
-                    raise LineError("the trainer sends what a trainer does not send")
+                    raise LineError("the trainer sent a frame that a trainer may not send")
                 sending.result()
                 sending = sender.submit(line.send, *answer)
 
@@ -171,7 +171,7 @@ class Worker:
                 return wire.MISSED, {"number": number, "floor": found.floor}, []
             header, body = found
             if (size := sum(map(len, body))) > most:
-                raise TrainingError(f"a batch of {size} bytes is more than the trainer takes, {most}")
+                raise TrainingError(f"a batch of {size} bytes is more than the trainer accepts, {most}")
         except Exception as error:
             traceback.print_exc()
             reason = f"{type(error).__name__}: {error}"[:REASON_MOST]

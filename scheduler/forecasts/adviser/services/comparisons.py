@@ -1,5 +1,5 @@
 """Comparisons of virtual clusters with their private clusters: asked for, kept when `private` has made them,
-and shown to each reader as far as he may see them."""
+and shown to each reader as far as the reader may see them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

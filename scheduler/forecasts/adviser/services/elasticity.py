@@ -122,12 +122,13 @@ def _arrivals(
 def work_seconds(
     past: PastJob, until: float, speeds: Speeds, node_of: Mapping[GpuId, NodeId], run_times: RunTimes
 ) -> float:
-    """Return how long a job would have run at its own size: its stays count by how fast it was at the sizes
-    that it had. One that has not ended is taken to run as long as is usual, or as it has already."""
+    """Return how long a job would have run at its own size: its stays count by its speed at each size. One
+    that has not ended is assumed to run as long as is usual, or as long as it has already.
+    """
     done = 0.0
     for stay in past.stays:
         gpus = [gpu for replica in stay.replicas for gpu in replica]
-        # GPUs that are gone by now are taken to have been on a node that is still known, or on one.
+        # GPUs that are gone by now are assumed to have been on a node that is still known, or on one.
         nodes = len({node_of[gpu] for gpu in gpus if gpu in node_of})
         rate = speeds.alone(past.job, stay.gpu_model, len(gpus), max(1, nodes))
         done += stay.seconds(past.job.submitted_at, until) * rate
@@ -164,7 +165,7 @@ def _assumption(answer: Mapping[str, Any]) -> str:
         [
             "Both are simulated: today's nodes, guarantees and policies, empty at the beginning; each job has"
             " the work that it did, and GPU models are equally fast. Jobs whose scaling was not measured"
-            f" are taken to scale perfectly. Going on after a stop costs {RESTART_SECONDS:g} seconds.",
+            f" are assumed to scale perfectly. Going on after a stop costs {RESTART_SECONDS:g} seconds.",
             *([f"Only the newest {MOST_JOBS:,} jobs were looked at."] if answer["is_cut"] else []),
         ]
     )

@@ -47,7 +47,7 @@ class Stay:
     gpu_model: str
     replicas: tuple[tuple[GpuId, ...], ...]
     began_at: float
-    #: None: it is there still.
+    #: None: it has not ended.
     ended_at: float | None
 
     def seconds(self, since: float, until: float) -> float:
@@ -70,7 +70,7 @@ class PastJob:
     ended_at: float | None
     #: Its own limit, or the one that stands in for it.
     limit_seconds: float
-    #: It was put on hold at some time, or waited for other jobs, so that its waiting says nothing.
+    #: It was put on hold at some time, or waited for other jobs, so that its waiting does not count.
     was_held: bool
 
     @property
@@ -126,7 +126,7 @@ class PastJob:
     def truth(self, since: float, until: float, run_times: RunTimes) -> Truth:
         """Return its work from an instant on: as long as it ran, or as jobs like it do if it never did.
 
-        A running job is taken to run on until the end of the window, or as long as is usual.
+        A running job is assumed to run until the end of the window, or as long as is usual.
         """
         ran = self.held_seconds(since, until)
         if self.stays and not self.runs:
@@ -157,7 +157,7 @@ def read_past(
 
 
 def _past_job(row: Sequence[Any], throughputs: KnownThroughputs) -> PastJob:
-    """Return a job of the past; what is known of throughputs today is taken to have been known then."""
+    """Return a job of the past; throughputs known today are assumed to have been known then."""
     (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, ended_at, limit_seconds, was_held, stays,

@@ -80,7 +80,7 @@ def _privately(frame: Snapshot, vc: str, past: Sequence[PastJob], until: float) 
     for each in past:
         job, began_at = each.job_at(since), max(since, each.job.submitted_at)
         if each.was_held and each.job.submitted_at >= since:
-            # It comes when it was let go.
+            # It arrives at its first start, since it was on hold or waited for other jobs before.
             if each.started_at is None:
                 continue
             job, began_at = replace(job, submitted_at=each.started_at), each.started_at

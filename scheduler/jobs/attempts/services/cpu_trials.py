@@ -1,9 +1,9 @@
-"""How fast the jobs of a class are by their CPUs, found while one of them runs (`core.perf.cpu_trials`).
+"""The speed of a class of jobs by number of CPUs, measured while one of them runs (`core.perf.cpu_trials`).
 
-The job's shape asks for what is to be tried: a curve that ends there. The next round gives so much where the
-node has room for it, and its agent changes the limit. What the progress lines then say is one trial. Once
-enough is known the shape has the curve that was found, and so has that of every later job of the class when
-its first line comes from the same GPU model. Only nodes that enforce limits of CPUs can tell.
+The job's shape asks for the CPUs to try, by a curve that ends there. The next round gives them where the node
+has room, and the node's agent changes the limit. The progress lines that follow are one trial. Once enough is
+known, the shape gets the curve that was found. So does the shape of every later job of the class, when its
+first line comes from the same GPU model. Only nodes that enforce limits of CPUs can measure this.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def cpus_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
     trials = trials.after(_lines(attempt, points[-1], trials), has)
     if trials.next is None:
         row.is_over, row.attempt = True, None
-    # Where its time is up something is left to try: by the next of its class, once this attempt has ended.
+    # If its time is up, the next job of its class tries what is left, once this attempt has ended.
     due = None if trials.is_over(points[-1].at.timestamp()) else trials.next
     _ask_for(attempt.job, trials.curve() if due is None else ((due, 1.0),))
     row.trials, row.updated_at = asdict(trials), database_now()
@@ -77,7 +77,7 @@ def cpus_settle() -> None:
 
 
 def is_measured(job: Job) -> bool:
-    """Whether the platform finds out how fast it is by its CPUs."""
+    """Whether the platform measures its speed by CPUs."""
     return job.specification.tasks[0].measures_cpus
 
 
@@ -108,7 +108,7 @@ def _locked_row(attempt: Attempt) -> CpuSensitivity | None:
 
 
 def _lines(attempt: Attempt, newest: ProgressPoint, trials: CpuTrials) -> list[Line]:
-    """Return the lines of the trial that goes on, those that tell samples where the newest does."""
+    """Return the lines of the present trial; if the newest reports samples, only those that do."""
     known = ProgressPoint.objects.filter(
         attempt=attempt,
         at__gte=datetime.fromtimestamp(trials.since, UTC),
@@ -119,7 +119,7 @@ def _lines(attempt: Attempt, newest: ProgressPoint, trials: CpuTrials) -> list[L
 
 
 def _ask_for(job: Job, curve: Curve) -> None:
-    """Let rounds take this for the job's speed by its CPUs."""
+    """Let rounds use this as the job's speed by CPUs."""
     task = job.needs.tasks[0]
     if task.auto is None or task.auto.sensitivity.by_cpus == curve:
         return

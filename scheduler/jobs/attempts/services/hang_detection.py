@@ -87,7 +87,7 @@ def _act(attempt_id: int, job_id: int, cause: StopCause, then: str, message: str
     if then == "stop":
         attempt_stop(attempt, cause=cause, actor=_ACTOR, message=message)
         return
-    # Once of each sign.
+    # Once for each sign.
     warnings = Event.objects.filter(kind=_WARNING, subject="attempt", subject_id=attempt_id)
     if not warnings.filter(data__sign=cause).exists():
         data = {"sign": str(cause)}
@@ -102,7 +102,7 @@ def end_trials() -> None:
         trial = attempt.job.specification.trial
         assert trial is not None, "only a job with a trial has an attempt that is one"
         if attempt.step:
-            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it came to step {attempt.step}.")
+            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it reached step {attempt.step}.")
         elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=trial.seconds):
             _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {trial.seconds:g} s.")
 

@@ -1,4 +1,4 @@
-"""What nodes say of attempts with input workers: where their trainers wait, and how many they ask for.
+"""What nodes report of attempts with input workers: where trainers wait, and how many workers they want.
 
 Nothing here starts a worker (`jobs.services.input_workers` does). The caller has locked the job.
 """
@@ -20,7 +20,7 @@ from scheduler.wiring.clock import database_now
 
 SECRET_VARIABLE = "ALLOT_INPUT_SECRET"
 _REQUESTED = "input_workers_desired"
-#: No trainer counts further.
+#: Higher numbers in a progress line are not plausible.
 _WORKERS_MOST, _SKIPPED_MOST = 10_000, 10**15
 
 
@@ -79,10 +79,11 @@ def stream_of(job: Job) -> str:
 
 
 def input_secret(job: Job, attempt_id: int) -> str | None:
-    """Return what trainer and input workers prove to each other that they know; None: the job has neither.
+    """Return the secret that trainer and input workers prove to each other to know; None: the job has
+    neither.
 
-    It is made from the server's own key when a node asks for it, another one for each attempt of a trainer,
-    or for each stream: it is kept nowhere.
+    It is derived from the server's own key when a node asks for it, a different one for each attempt of a
+    trainer or each stream. It is stored nowhere.
     """
     if job.serves_id is None and job.specification.input_workers is None:
         return None

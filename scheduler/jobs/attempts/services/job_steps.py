@@ -1,10 +1,10 @@
 """The next state of a job when one of its attempts has ended: its row.
 
 The attempt may be a trial run: one replica of the job on a few GPUs, before the whole gang gets the GPUs that
-it asks for. Most jobs that fail do so soon and by their own doing. A trial prevents that a large gang finds
-this out after it waited a day and other jobs were stopped for it. While a trial is due, `Job.shape` has what
-the trial needs, so rounds see a small job only. A trial is over when it has reported a step, has run for as
-long as its job says, or has succeeded. A failed trial is a failure of the job like any other.
+it asks for. Most jobs that fail do so soon and by their own doing. A trial prevents a large gang from finding
+this out only after it has waited a day and other jobs were stopped for it. While a trial is due, `Job.shape`
+has what the trial needs, so rounds see a small job only. A trial is over when it has reported a step, has run
+for as long as its job says, or has succeeded. A failed trial is a failure of the job like any other.
 """
 
 import json
@@ -92,7 +92,7 @@ def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict
 
 
 def _backed_off(job: Job, attempt: Attempt, *, at: datetime) -> dict[str, Any]:
-    """Return the columns that say from when on a preempted job may borrow again.
+    """Return the columns that state when a preempted job may borrow again.
 
     A job that had not run for long enough waits for a while.
     """

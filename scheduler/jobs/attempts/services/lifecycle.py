@@ -250,7 +250,7 @@ class _Writer:
         request_round_on_commit()
 
     def _follow_on(self, job: Job) -> None:
-        """A job that moved has left its old place: it starts in the new one, or needs it no more."""
+        """A job that moved has left its old place: it starts in the new one, or no longer needs it."""
         for planned in Attempt.objects.filter(job=job, state=AttemptState.PLANNED).select_related(
             "allocation"
         ):
@@ -312,7 +312,7 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
 
 
 def promote_overdue() -> None:
-    """Start every nominated allocation that need not wait any more, each in a transaction of its own.
+    """Start every nominated allocation that need not wait any longer, each in a transaction of its own.
 
     A release and the round that names a successor for the same GPUs may commit without having seen each
     other: the release finds no successor yet, and the round still finds a holder. The release asks for

@@ -8,7 +8,7 @@ from django.db import connection
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.node_peaks import NodePeak
 
-#: CPUs are fractions, whose sums are a hair off.
+#: CPUs are fractions, whose sums have rounding errors.
 _ROUNDING = 1e-6
 _NODES = """
 SELECT id, cpus, memory_bytes, state = 'ready' AND NOT cordoned AND loan_state IN ('', 'lent')
@@ -59,13 +59,13 @@ class _Node:
     peak: NodePeak | None = None
 
     def has(self, needed: Amounts, taken: Collection[_Taken], lent: Amounts = (0.0, 0.0)) -> bool:
-        """Whether it has this much beside those. A node has enough of what it does not state."""
+        """Whether it has this much beside those. An amount that the node does not state is enough."""
         cpus = needed[0] + sum([each.cpus for each in taken]) - lent[0]
         memory = needed[1] + sum([each.memory for each in taken]) - lent[1]
         return (not self.cpus or cpus <= self.cpus + _ROUNDING) and (not self.memory or memory <= self.memory)
 
     def lent_by(self, taken: Collection[_Taken]) -> Amounts:
-        """Return what those of them whose peak is known will not use, but for the margin."""
+        """Return what those with a known peak will not use, less the margin."""
         if self.peak is None:
             return 0.0, 0.0
         lenders = [each for each in taken if each.allocation in self.peak.allocations]
@@ -83,12 +83,12 @@ class NodeRoom:
     def problem_with(self, needed: Mapping[int, Amounts], *, guaranteed: bool) -> str | None:
         """Return why this cannot be promised, not even after the leaving attempts have ended; else None.
 
-        What is lent is for opportunistic jobs alone.
+        Only opportunistic jobs get what is lent.
         """
         for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None or not node.takes_work:
-                return f"node {number} takes no new work any more"
+                return f"node {number} accepts no new work any more"
             staying = [each for each in node.taken if each.state != AttemptState.STOPPING]
             if not node.has(amounts, staying, (0.0, 0.0) if guaranteed else node.lent_by(staying)):
                 return f"CPUs or memory of node {number} are promised to another job"

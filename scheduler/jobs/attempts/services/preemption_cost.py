@@ -5,7 +5,7 @@ takes from having GPUs to running, and the work that is done again. Waiting for 
 is left out: the scheduler causes it and not the job. The cost of a job is the median of its latest ones.
 
 The progress lines show the work of an attempt. When it ends, all work after the last line counts as lost;
-for a job that saves its state on the order to stop, this is right to a line. The step from which the next
+for a job that saves its state on the order to stop, this is exact to one line. The step from which the next
 attempt goes on shows how much was really lost, and then replaces this value.
 """
 

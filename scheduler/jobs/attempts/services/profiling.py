@@ -1,8 +1,8 @@
 """Keeping the profiles of running jobs, for each job and for the jobs of its user that are like it.
 
-Stage times come with progress lines. Device readings are read once a minute, after they have been put
-together. Only minutes count in which an attempt ran throughout and had its GPUs alone. The attempt may have
-been stopped since, as happens to a job that is only profiled.
+Stage times come with progress lines. Device readings are read once a minute, after they have been combined
+into minutes. Only minutes count in which an attempt ran throughout and had its GPUs alone. The attempt may
+have been stopped since, as happens to a job that is only profiled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from scheduler.telemetry.throughputs.services.measuring import has_gpus_alone, m
 from scheduler.wiring.clock import database_now
 
 WARM_UP, MINUTE = timedelta(seconds=WARM_UP_SECONDS), timedelta(seconds=MINUTE_SECONDS)
-#: A minute that is put together later than this is not counted any more.
+#: A minute that is combined later than this does not count.
 _LATE = timedelta(minutes=10)
 _MEASURES = [
     GPU_MEASURES.index(name)

@@ -1,4 +1,4 @@
-"""How fast a job's replicas are by their CPUs and memory, and what its gang has of these now."""
+"""The speed of a job's replicas by CPUs and memory, and what its gang has of these now."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ _Amounts = Sequence[float]
 
 
 def sensitivity_of_job(job: Job) -> dict[str, Any]:
-    """Return it JSON-ready, of the tasks that say how fast they are or are measured."""
+    """Return it JSON-ready, for the tasks that state a curve or are measured."""
     newest = (
         Attempt.objects.filter(job=job, auxiliary__isnull=False)
         .select_related("allocation")
@@ -33,7 +33,7 @@ def sensitivity_of_job(job: Job) -> dict[str, Any]:
         known = task.auto.sensitivity if task.auto is not None else Sensitivity()
         measured = None
         if stated.measures_cpus:
-            # What its shape asks for meanwhile is no curve.
+            # What its shape asks for during a trial is not its curve.
             known, measured = _measured(job, newest, known)
         if known != Sensitivity() or measured is not None:
             shown = _of_task(known, share, slice(first, end))
@@ -74,12 +74,12 @@ def _curve(
     axis: int,
     marked: Sequence[tuple[str, Sequence[float | None] | None]],
 ) -> list[dict[str, Any]]:
-    """Return the points that were stated, those that are marked, and the end where it does nothing."""
+    """Return the stated points, the marked amounts, and amount 0."""
     if not stated:
         return []
     marks: dict[float, list[str]] = {0.0: [], **{amount: [] for amount, _ in stated}}
     for name, amounts in marked:
-        # Without a limit it is beyond all that was stated.
+        # Without a limit the amount is beyond all stated points.
         if amounts is not None and (amount := amounts[axis]):
             marks.setdefault(amount, []).append(name)
     return [

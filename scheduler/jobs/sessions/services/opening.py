@@ -54,9 +54,9 @@ class SessionRequest:
 def session_open(
     *, viewer: Viewer, job_id: int, request: SessionRequest, address: str, attempt_id: int | None = None
 ) -> Session:
-    """Record a session and offer it to the node's agent; raise an ApplicationError where it may not be.
+    """Record a session and offer it to the node's agent; raise an ApplicationError where it is not allowed.
 
-    `address` is where its joining by the agent is announced; `attempt_id` says which attempt it must be.
+    `address`: where the agent's joining is announced. `attempt_id`: the attempt that it must be.
     """
     job = job_get(viewer, job_id)
     require_may_enter(viewer, job)
@@ -132,7 +132,7 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
     """Raise NotAllowed unless the viewer may do inside the job what the job itself may.
 
     The submitter may while a member, and so may the admins of its tenant unless it has secrets of the
-    submitter's own, and operators where the installation says so. Other members of the tenant can see and
+    submitter's own, and operators where the installation allows it. Other members of the tenant can see and
     cancel the job, but not act in its name.
     """
     viewer.require_scope(Scope.SUBMIT)
@@ -146,8 +146,8 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
         )
     if role == Role.ADMIN or is_own or (operates and settings.CONFIG.operators_enter_jobs):
         return
-    said = f"Only who submitted job {job.id} and the admins of tenant {job.tenant.name!r} get into it"
-    raise NotAllowed(f"{said}{'; operators where ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")
+    said = f"Only the user who submitted job {job.id} and admins of tenant {job.tenant.name!r} can enter it"
+    raise NotAllowed(f"{said}{'; operators can if ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")
 
 
 def uses_own_secrets(job: Job) -> bool:

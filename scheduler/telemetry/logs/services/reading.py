@@ -61,7 +61,7 @@ class Chunk:
     sequence: int
     at: datetime
     text: str
-    #: The bytes, where the text does not say them.
+    #: The bytes, where the text does not represent them.
     raw: bytes | None = None
 
     @property
@@ -70,7 +70,7 @@ class Chunk:
 
 
 def note_foreign_read(viewer: Viewer, job: Job, action: str = "log.read") -> None:
-    """Record that a user reads the output, or a file, of a tenant that is not his."""
+    """Record that a user reads the output, or a file, of a tenant without being a member."""
     if job.tenant_id not in viewer.roles:
         subject = f"job {job.id} ({job.name})"
         record_read(action, object_kind="job", object_id=job.id, subject=subject, tenant=job.tenant)
@@ -203,7 +203,7 @@ def removal_of(attempt: Attempt | None) -> LogRemoval | None:
 
 
 def removal_text(removal: LogRemoval) -> str:
-    """Return that, when and why the output is not there."""
+    """Return a sentence that states when and why the output was removed."""
     kept = {
         RemovalCause.AGE: f"output is kept for {removal.limit} days after an attempt's end",
         RemovalCause.PLATFORM_BYTES: f"the platform keeps {_size(removal.limit)} of output, the newest",
@@ -216,7 +216,7 @@ def removal_text(removal: LogRemoval) -> str:
 
 
 def check_not_removed(attempt: Attempt) -> None:
-    """Raise NotFound when the output of the attempt was there once."""
+    """Raise NotFound when the output of the attempt was removed."""
     if removal := removal_of(attempt):
         raise NotFound(removal_text(removal))
 

@@ -1,4 +1,4 @@
-"""Rows as a terminal leaves them of output that moves the cursor up, as progress bars below each other do.
+"""The rows that a terminal shows of output that moves the cursor up, as several progress bars do.
 
 outer 10%
 inner 50%       then ESC[A, and after the next line feed "inner 60%" in the same row

@@ -27,7 +27,7 @@ _MOST_SECONDS = 60.0
 
 
 def prune_logs() -> int:
-    """Remove output that is too old or too much, of the attempts that ended first; return of how many."""
+    """Remove output that is too old or too much, of the oldest attempts first; return their number."""
     config = settings.CONFIG
     pruning = _Pruning(database_now())
     pruning.remove_older(config.log_days_kept)

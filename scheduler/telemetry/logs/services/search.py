@@ -22,7 +22,7 @@ from tenants.errors import FieldError, Invalid
 
 #: After this long the answer is what was found by then, and where to go on.
 SEARCH_SECONDS = 4.0
-#: For one page of text; more takes only what explodes.
+#: The time for one page of text; only an expression that explodes takes more.
 PATTERN_SECONDS = 2.0
 LONGEST_PATTERN_CHARACTERS = 500
 #: Shown of a line, around what was found.

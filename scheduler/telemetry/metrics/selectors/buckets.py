@@ -1,4 +1,4 @@
-"""Figures of one reading or of many, and how they are put together. Pure: no database, no clock.
+"""Figures of one reading or of many, and how they are combined. Pure: no database, no clock.
 
 A *figure* is None (not reported), a number (one reading), or [count, sum, least, most] of several readings. A
 *group* is a list of figures, one for each measure, in the order of the tuples below; a measure that is new is
@@ -37,7 +37,7 @@ REPLICA_MEASURES = ("cpus_used", "memory_used_bytes", "processes", "gpu_memory_b
 _DECIMALS = 3
 #: From here on decimals mean nothing, and sums of as many readings as there are in a quarter would lose them.
 _LARGE = 2.0**36
-#: More than this no machine counts.
+#: No machine counts higher.
 _MOST = 2.0**50
 
 

@@ -11,7 +11,7 @@ from scheduler.telemetry.metrics.selectors.buckets import GPU_MEASURES, count_me
 from scheduler.telemetry.metrics.selectors.reading import KEPT, Row, gpus_of, part_rows
 from scheduler.wiring.clock import database_now
 
-#: Readings further apart than this say nothing of what was between them.
+#: Readings further apart than this do not show what happened between them.
 GAP = timedelta(seconds=90)
 _UTILISATION = GPU_MEASURES.index("utilisation_percent")
 #: Nearly every job is busy, and its newest readings say so: the rest is read of those that are not.
@@ -27,9 +27,9 @@ def idle_gpu_seconds(
 ) -> float | None:
     """Return for how long every GPU of a running attempt has been less busy than `below_percent`, until now.
 
-    None when that is not known: no node reports readings, some GPU says nothing of itself, or the GPUs are
-    simulated and it could not be seen what their job's processes do. Counted is what was seen without a gap,
-    and no more than two days of it.
+    None when that is not known: no node reports readings, some GPU reports nothing, or the GPUs are simulated
+    and it could not be seen what their job's processes do. Only time seen without a gap counts, at most two
+    days of it.
     """
     now = now or database_now()
     known = [

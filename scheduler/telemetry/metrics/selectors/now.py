@@ -44,7 +44,7 @@ def _represented(attempt: Attempt, readings: dict[int, Row], now: datetime) -> d
     job, parts = attempt.job, list(attempt.parts.all())
     rows = [row for part in parts if (row := _row(part, readings)) is not None]
     if len(rows) < len(parts):
-        rows = []  # A sum without one of its nodes would be none.
+        rows = []  # A sum that lacks a node would be wrong.
     gpus = [group for row in rows for group in row.values["gpus"].values()]
     ranks = [group for row in rows for group in row.values["ranks"].values()]
     utilisation = values_of(gpus, GPU_MEASURES.index("utilisation_percent"))

@@ -51,7 +51,7 @@ class Span:
 
 
 class _Key(NamedTuple):
-    """What a series is of; None where it is of all of them together."""
+    """What a series is about; None: all of them together."""
 
     kind: Literal["gpu", "host", "replica"]
     attempt: int | None = None

@@ -110,14 +110,14 @@ def _with_known_models(table: Table, tenant: Tenant) -> Table:
         place = key(*written)
         if place in throughputs:
             application, setting = written
-            problem = f"{application} with {setting.gpus} GPUs is there in two spellings of the model"
+            problem = f"{application} with {setting.gpus} GPUs appears under two spellings of the model"
             table.refuse(f"{setting.gpu_model}", problem, place[1].gpu_model)
         throughputs[place] = value
     return replace(table, throughputs=throughputs)
 
 
 def _misfits(table: Table, tenant: Tenant) -> list[FieldError]:
-    """Return what is beyond belief beside what is on record and is not in the table itself."""
+    """Return the values that are too far from what is on record outside of the table."""
     estimator = read_estimator()
     problems: list[FieldError] = []
     replaced: dict[str, set[Setting]] = {}

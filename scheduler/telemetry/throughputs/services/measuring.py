@@ -226,7 +226,7 @@ def _record(
         return
     if too_far_apart([rate, row.average]):
         _logger.warning(
-            "job %s: %g samples a second say nothing beside %g on record", job.id, rate, row.average
+            "job %s: %g samples a second are ignored: too far from %g on record", job.id, rate, row.average
         )
         return
     after = MovingAverage(row.average, row.variance, row.samples).then(rate)

@@ -34,7 +34,7 @@ JOB_CLASS_NAME = RegexValidator(
     "An application, or name: and a job's name; letters, digits, '.', '_' and '-'.",
 )
 
-#: What unfinished jobs declare, of each job class and size the newest job's word.
+#: What unfinished jobs declare, for each job class and size by the newest job.
 _DECLARED = """
 SELECT DISTINCT ON (t.name, application, j.gpus) t.name, application, j.gpus, j.shape->'throughput'
 FROM (SELECT *, coalesce(nullif(shape->>'application', ''), 'name:' || name) AS application
@@ -181,7 +181,7 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
 def throughput_correct(
     *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
 ) -> None:
-    """Set a throughput; raise Invalid where it cannot be that."""
+    """Set a throughput; raise Invalid for an impossible value."""
     by.require(tenant, Role.ADMIN)
     check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
     place = {"application": application, **setting._asdict()}
@@ -219,7 +219,7 @@ def check_value(
     field: str = "value",
     but: Container[Setting] = (),
 ) -> None:
-    """Raise Invalid unless a throughput can be that, beside those on record on other models; `but` these."""
+    """Raise Invalid for a throughput that is too far from those on record on other models, `but` left out."""
     problem, expected = problem_with(value, beside_partner=bool(setting.partner)), "0 (does not run) or more"
     others = {
         other.gpu_model: throughput.value
@@ -230,7 +230,7 @@ def check_value(
     if problem is None and value > 0:
         apart = [model for model, known in others.items() if too_far_apart([value, known])]
         if apart:
-            problem = f"{value:g} is beyond belief beside {others[apart[0]]:g} on {apart[0]}"
+            problem = f"{value:g} is too far from {others[apart[0]]:g} on {apart[0]}"
             expected = f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run"
     if problem is not None:
         raise Invalid.of(FieldError(field, problem, expected))

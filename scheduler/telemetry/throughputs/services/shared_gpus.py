@@ -115,7 +115,7 @@ def _way(hold: AllocatedGpu, attempt: Attempt) -> str:
 
 
 def _slowdown(attempt: Attempt, group: Collection[Attempt], estimator: ThroughputEstimator) -> float | None:
-    """Return how many times as long as alone on whole GPUs it takes, as far as that was measured.
+    """Return its run time relative to running alone on whole GPUs, as far as that was measured.
 
     For several that a policy put together, it is what is on record. For one with parts, its throughput of the
     last minute is compared with what is on record of its job class alone.

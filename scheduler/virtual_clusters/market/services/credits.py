@@ -44,7 +44,7 @@ def transfer(
     round_number: int | None = None,
     due_at: datetime | None = None,
 ) -> None:
-    """Move millicredits; raise Conflict when the one side has not got them, or the other would have too many.
+    """Move millicredits; raise Conflict when one side does not have them, or the other would have too many.
 
     Both accounts stay locked until the transaction ends.
     """

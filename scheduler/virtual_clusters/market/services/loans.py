@@ -43,7 +43,7 @@ def offer_take(*, by: Viewer, offer_id: int, virtual_cluster: VirtualCluster) ->
 def loan_write(
     *, offer_id: int, borrower: VirtualCluster, actor: str, round_number: int | None = None
 ) -> Loan:
-    """Do the same under `lock_guarantees`, for a person who may or for a rule in a round."""
+    """Do the same under `lock_guarantees`, for an authorised person or for a rule in a round."""
     offer, now = open_offer(offer_id), database_now()
     if offer.lender_id == borrower.id:
         problem = FieldError("virtual_cluster", f"{borrower.name} offers this itself", "another one")

@@ -34,7 +34,7 @@ _CLOSED_WORDS = {
 def offer_make(
     *, by: Viewer, virtual_cluster: VirtualCluster, terms: Terms, require_unused: RequireUnused | None = None
 ) -> Offer:
-    """Offer what a virtual cluster owns; raise Invalid or Conflict with everything that stands against it.
+    """Offer what a virtual cluster owns; raise Invalid or Conflict with everything that prevents it.
 
     `require_unused` is asked about what would be lent from now on; None: it may be in use.
     """
@@ -54,7 +54,7 @@ def offer_write(
     rule: MarketRule | None = None,
     round_number: int | None = None,
 ) -> Offer:
-    """Do the same under `lock_guarantees`, for a person who may or for a rule in a round."""
+    """Do the same under `lock_guarantees`, for an authorised person or for a rule in a round."""
     now = database_now()
     gpus = check_offer(lender, terms, now)
     offer = Offer.objects.create(

@@ -1,4 +1,4 @@
-"""What is written beside each mutation of the market: an event, a line of the ledger, word to dashboards."""
+"""What goes with each mutation of the market: an event, a line of the ledger, a message to dashboards."""
 
 from datetime import datetime
 from typing import Any

@@ -53,7 +53,7 @@ class Borrowing:
 @repeated_on_deadlock
 @transaction.atomic
 def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, terms: Lending | Borrowing) -> MarketRule:
-    """Let a virtual cluster lend or borrow by itself."""
+    """Let a virtual cluster lend or borrow automatically."""
     require_owner(by, virtual_cluster)
     lock_guarantees()
     if MarketRule.objects.filter(virtual_cluster=virtual_cluster, removed_at=None).count() >= MOST_RULES:

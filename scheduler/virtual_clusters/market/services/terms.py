@@ -1,4 +1,4 @@
-"""On which terms may be lent: what people ask for, checked against guarantees, loans and the calendar.
+"""The terms of offers and loans, checked against guarantees, other loans and the calendar.
 
 Everything here is read under `lock_guarantees`, so that it still holds when it is written.
 """
@@ -85,7 +85,7 @@ def check_offer(lender: VirtualCluster, terms: Terms, now: datetime) -> dict[str
             f"Virtual cluster {lender.name} has {MOST_OPEN_OFFERS} open offers; withdraw some first."
         )
     desired = terms.for_core(lender.name)
-    # With a lot that is wrong by itself the request is, else it comes at a wrong time.
+    # If the lot itself is wrong, the request is invalid; else it only comes at the wrong time.
     if found := problems(market.own, (), desired, now.timestamp()):
         raise refused(found)
     if found := problems(market.own, market.loans, desired, now.timestamp(), offered=offered):
