@@ -100,12 +100,12 @@ def test_figures_end_where_their_header_ends(open_page):
 
 DIST = ROOT / "frontend" / "dist"
 #: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
-PAGE_BUDGET_BYTES = 367_500
+PAGE_BUDGET_BYTES = 368_000
 #: What a browser fetches only when its user clicks for it.
 ON_DEMAND = {"src/features/submit/save-template.tsx"}
 #: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
 #: only those load who open a shell, and 14 kB what packs a folder, for those who choose one.
-TOTAL_BUDGET_BYTES = 614_000
+TOTAL_BUDGET_BYTES = 618_000
 
 
 def test_what_a_first_visit_loads_stays_within_its_budget():

@@ -2066,8 +2066,8 @@ export interface paths {
          * Reserve whole nodes for a tenant
          * @description Reserve whole nodes for a tenant. 409 with the reason if they are not available. For operators.
          *
-         *     From now on, only guaranteed jobs that will end before the reservation's start are started on its
-         *     nodes.
+         *     From now on, guaranteed jobs start on its nodes only if they will end before the reservation's start.
+         *     Opportunistic jobs still start there.
          */
         post: operations["reservations_create"];
         delete?: never;
@@ -10571,7 +10571,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10653,7 +10653,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11623,7 +11623,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11705,7 +11705,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12263,7 +12263,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12345,7 +12345,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13491,7 +13491,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13575,7 +13575,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17580,7 +17580,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17759,7 +17759,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -19684,7 +19684,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -19863,7 +19863,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20649,7 +20649,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -20731,7 +20731,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21534,7 +21534,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -21713,7 +21713,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22454,7 +22454,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -22633,7 +22633,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -23605,7 +23605,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -23784,7 +23784,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -24106,7 +24106,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -24190,7 +24190,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -25037,7 +25037,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -25122,7 +25122,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -25332,7 +25332,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -25417,7 +25417,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -25530,7 +25530,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -25614,7 +25614,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -26087,7 +26087,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -26172,7 +26172,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -27894,7 +27894,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -27978,7 +27978,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -28405,7 +28405,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -28489,7 +28489,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -29571,7 +29571,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -29750,7 +29750,7 @@ export interface operations {
         responses: {
             200: {
                 headers: {
-                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    /** @description Version of the object; it changes whenever the object does. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
