@@ -87,7 +87,7 @@ class Instance:
         return best
 
     def isolated_shares(self) -> Floats:
-        """Return the shares of m jobs that each get an m-th of every model on which they run (job × model)."""
+        """Return the shares of m jobs that get an m-th of every model on which they run: job × model."""
         shares = np.where(self.throughput > 0, self.gpus / (self.jobs * self.gang[:, None]), 0.0)
         within_its_time: Floats = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return within_its_time

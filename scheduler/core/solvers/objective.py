@@ -52,7 +52,7 @@ class Objective(ABC):
         return ()
 
     def marks(self, instance: Instance) -> Floats:
-        """Return what it considers besides throughput and gang, job × mark; it divides the jobs into groups."""
+        """Return what it considers besides throughput and gang: job × mark. It separates unlike jobs."""
         return np.zeros((instance.jobs, 0))
 
     @abstractmethod
