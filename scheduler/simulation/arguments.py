@@ -1,4 +1,4 @@
-"""The command line of `manage.py simulate`, and what is made of it."""
+"""The command line of `manage.py simulate`, and the cases that it asks for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ docs/simulator.md says it all, docs/policies.md and docs/placers.md what there i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a person asked for."""
+    """What the command line asks for."""
 
     cases: tuple[Case, ...]
     scenario: Path | None = None
@@ -195,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def understand(arguments: Sequence[str]) -> Order:
-    """Return what a command line asks for; raise InputError for what cannot be."""
+    """Return what a command line asks for; raise InputError for what is impossible."""
     reader = parser()
     given = reader.parse_args(arguments)
     options = given_options(reader, list(arguments))
@@ -238,7 +238,7 @@ def understand(arguments: Sequence[str]) -> Order:
     if given.report is not None and find_spec("matplotlib") is None:
         raise InputError("--report draws with matplotlib: install allotment-server[simulator]")
     axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
-    # What the command line does not say of a scenario its file may.
+    # A scenario's file may set what the command line leaves open.
     policies = given.policy or ["" if given.scenario else DEFAULT_POLICY]
     cases = tuple(expand(case, policies, given.seed or [0], axes))
     if given.ledger and len(cases) > 1:
@@ -257,7 +257,7 @@ def understand(arguments: Sequence[str]) -> Order:
 
 
 def pair_of(option: str, text: str) -> tuple[str, str]:
-    """Return name and value of an option; raise InputError when it is not NAME=VALUE."""
+    """Return the name and the value of an option; raise InputError when it is not NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise InputError(f"{option} {text}: write NAME=VALUE")

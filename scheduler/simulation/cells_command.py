@@ -1,4 +1,4 @@
-"""`manage.py cells`: specifications of cells in files, without a server, and mostly without a database."""
+"""`manage.py cells`: specifications of cells in files, without a server and mostly without a database."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ Further = Callable[[Layout], Iterable[Problem]]
 
 
 def main(arguments: Sequence[str], further: Further | None = None) -> int:
-    """Do what the command line says; return the exit code: 1 for a specification with mistakes, 2 for a
-    file that cannot be read."""
+    """Carry out the command line; return the exit code.
+
+    The code is 1 for a specification with mistakes, and 2 for a file that cannot be read.
+    """
     order = _parser(further).parse_args(arguments)
     try:
         return int(order.run(order))
@@ -77,7 +79,7 @@ def check(file: str, further: Further | None = None) -> int:
 
 
 def read_document(file: str) -> Any:
-    """Return what a YAML or JSON file holds; raise InputError with the line when it is neither."""
+    """Return the content of a YAML or JSON file; raise InputError with the line when it is neither."""
     try:
         return yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -109,7 +111,7 @@ taken as the largest cells that they fill.
 
 
 def _add_advise(commands: Any) -> None:
-    """Add `cells advise`: which cells each virtual cluster of a file should get, by the jobs of a trace."""
+    """Add `cells advise`: which cells each virtual cluster should own, based on the jobs of a trace."""
     parser = commands.add_parser(
         "advise", help="say which cells each virtual cluster should get", description=ADVISE_DESCRIPTION
     )
@@ -193,7 +195,7 @@ def _advice(order: argparse.Namespace, demands: Demands) -> Advice:
     arrivals = experiment.workload.arrivals
     last = max((arrival.job.submitted_at for arrival in arrivals), default=0.0)
     since = 0.0 if order.days is None else max(0.0, last - order.days * DAY_SECONDS)
-    # Jobs from before the window would be there only for a while; their submission distinguishes them.
+    # Jobs submitted before the window are left out.
     recent = [arrival for arrival in arrivals if arrival.job.submitted_at >= since]
     return advise(
         replace(experiment.facts(), now=since, cells=None),

@@ -62,7 +62,7 @@ class _Entry:
         return value
 
     def amounts(self, field: str) -> dict[str, int]:
-        """Return whole numbers by name; none when the field is missing."""
+        """Return whole numbers by name; empty when the field is missing."""
         value = self.value.get(field, {})
         if not isinstance(value, dict):
             raise self.wrong(field, f"{value!r} is not like {{V100: 8}}")

@@ -1,4 +1,4 @@
-"""What each way of using `manage.py simulate` has no use for: refused by name, with the reason."""
+"""Refuse options that a way of using `manage.py simulate` ignores, by name and with the reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scheduler.core.model import wording
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.gavel.workload import is_gavel
 
-#: Options by the names that argparse gives them, where these differ from what people type.
+#: Options by their argparse names, where these differ from what users type.
 _TYPED = {"moves": "no_moves"}
-#: The options whose values an axis of --sweep gives, where these differ from the axis.
+#: The options that an axis of --sweep replaces, where their names differ from that of the axis.
 _OF_AXES = {"costs": "cost", "failures": "failure"}
 
 _ITS_JOBS = "its jobs are in the file"
@@ -52,7 +52,7 @@ _CELERY = {
     "ledger": "it is written on this machine",
     "processes": "the workers say how many runs there are at a time",
 }
-#: What writing a workload in our own format needs.
+#: The options that writing a workload in our own format uses.
 _EXPORTED = ("export", "trace", "format", "generate", "cluster", "throughputs", "limit", "option", "strict")
 _EXPORT_MAY = frozenset({*_EXPORTED, "seed", "quiet"})
 _EXPORTED_GENERATOR = {
@@ -60,7 +60,7 @@ _EXPORTED_GENERATOR = {
     "strict": "a generator leaves nothing out",
 }
 _NO_RUN = "nothing is simulated"
-#: Options of reading, and what alone knows them.
+#: Options of reading, and the only formats that know them.
 _OF_FORMATS = {
     "tenants": ("helios", "philly"),
     "best_effort": ("alibaba-gpu-v2023", "chronus"),
@@ -72,7 +72,7 @@ _OF_TRACES = ("largest_gpus", "gpu_models")
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """A way of using the command: how messages call it, and what it refuses for which reason."""
+    """A way of using the command: its name in messages, and what it refuses with which reason."""
 
     name: str
     refuses: Mapping[str, str]
@@ -95,7 +95,7 @@ def given_options(parser: argparse.ArgumentParser, arguments: list[str]) -> froz
 
 
 def refuse_unused(given: argparse.Namespace, options: Collection[str]) -> None:
-    """Raise InputError for the first option that has no use with the others; `options` are those given."""
+    """Raise InputError for the first option that has no effect with the others; `options` are those given."""
     axes = [text.partition("=")[0].partition(".")[0] for text in given.sweep]
     named = {option: typed(option) for option in options}
     named |= {_OF_AXES.get(axis, axis): f"--sweep {axis}" for axis in axes}
@@ -115,7 +115,7 @@ def refuse_unused(given: argparse.Namespace, options: Collection[str]) -> None:
 
 
 def typed(option: str) -> str:
-    """Return an option as people type it."""
+    """Return an option as users type it."""
     return "--" + _TYPED.get(option, option).replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""One simulation: an experiment in, a result out. The Python face of `manage.py simulate`."""
+"""One simulation: an experiment in, a result out. This is the Python interface of `manage.py simulate`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def simulate(
     is_interrupted: Callable[[], bool] = lambda: False,
     on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
 ) -> Result:
-    """Run to the end, or until `is_interrupted`, which is asked after every round.
+    """Run to the end, or until `is_interrupted`, which is called after every round.
 
-    A result that ends early is valid as far as it goes and says why in `cut_short`. `on_progress` is called
-    about a hundred times. Gavel's own rounds have no plans, so `on_round` is not called in them.
+    A result that ends early is valid as far as it goes, and `cut_short` states the reason. `on_progress` is
+    called about a hundred times. Gavel's own rounds have no plans, so they do not call `on_round`.
     """
     if experiment.rounds:
         return simulate_rounds(experiment, on_progress=on_progress, is_interrupted=is_interrupted)
@@ -51,7 +51,7 @@ def simulate(
         script=experiment.script,
         pools=experiment.cluster.pools,
         on_round=privately.recording(on_round) if privately else on_round,
-        # To ask for processor time costs a system call, which is too much twice a round.
+        # Reading the processor time costs a system call, which is too slow for twice a round.
         stopwatch=time.perf_counter,
     )
     first, end = experiment.window or (0, len(arrivals))
@@ -72,7 +72,7 @@ def simulate(
             cut_short = "it was interrupted"
             return True
         if experiment.window is not None:
-            # From the back: the last to end is checked until it has.
+            # Check from the end: the last job to end is checked until it has ended.
             while measured and _has_ended(engine, measured[-1]):
                 measured.pop()
             return not measured
@@ -83,7 +83,7 @@ def simulate(
     elapsed, passed = time.process_time() - began, time.perf_counter() - began_at
     if left and not cut_short and experiment.window is None:
         cut_short = left
-    # Predicted ends that did not come may lie far behind the last job.
+    # Predicted ends that did not happen may be long after the last job.
     ended_at = engine.now if engine.round_engine.facts.jobs else engine.happened_at
     all_node_seconds = None
     if not experiment.cluster.pools:
@@ -140,7 +140,7 @@ def simulate(
 
 
 def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
-    """Return the arrivals, a job accepting no model on which its table says that it does not fit."""
+    """Return the arrivals; no job accepts a model on which, by its table, it does not fit."""
     speeds, arrivals = experiment.rules.speeds, experiment.workload.arrivals
     if speeds.tables is None:
         return arrivals
@@ -167,14 +167,14 @@ def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
 
 
 def _measures_profiles(facts: Snapshot) -> bool:
-    """Whether some policy runs jobs to know their profiles."""
+    """Return whether a policy runs jobs to find out their profiles."""
     plugins = [(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters]
     plugins.append((facts.spare_policy, facts.spare_policy_parameters))
     return any(getattr(make_policy(*plugin), "measures_profiles", False) for plugin in plugins)
 
 
 def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """Return the arrivals, without profiles: each is known once the job has run."""
+    """Return the arrivals without profiles, each of which is known only once the job has run."""
     return tuple(
         arrival
         if arrival.job.profile is None
@@ -190,7 +190,7 @@ def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
 def _speeds_by_tenant(
     experiment: Experiment, arrivals: Sequence[Arrival]
 ) -> Mapping[str, Mapping[str, float]]:
-    """Return how fast each tenant's jobs are on every model relative to their best, by their work."""
+    """Return how fast each tenant's jobs are on every model relative to their best, weighted by work."""
     speeds, models = experiment.rules.speeds, tuple(experiment.cluster.gpus_by_model)
     if speeds.tables is None:
         return {}
@@ -226,7 +226,7 @@ def _named(found: set[str], given: str) -> str:
 
 
 def _about(experiment: Experiment) -> list[str]:
-    """Return under which rules it ran."""
+    """Return sentences on the rules of the run."""
     rules = experiment.rules
     said = []
     costs = rules.costs

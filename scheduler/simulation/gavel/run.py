@@ -1,7 +1,7 @@
-"""An experiment in Gavel's own rounds (`--rounds gavel`, docs/simulator.md), and its result like any other.
+"""Run an experiment in Gavel's own rounds (`--rounds gavel`, docs/simulator.md), with the usual result.
 
-What is compared here is policies, not platforms: there are no virtual clusters, quotas, placers, costs or
-failures. A job runs on every model of which its throughput table knows a rate.
+These rounds compare policies, not platforms: there are no virtual clusters, quotas, placers, costs or
+failures. A job runs on every model for which its throughput table has a rate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def simulate_rounds(
     on_progress: Callable[[Milestone], None],
     is_interrupted: Callable[[], bool],
 ) -> Result:
-    """Run to the end, or until `is_interrupted`; raise InputError for what these rounds do not know."""
+    """Run to the end, or until `is_interrupted`; raise InputError for what these rounds do not support."""
     table = experiment.rules.speeds.tables
     if not isinstance(table, ThroughputTable) or not table.reference:
         raise InputError("--rounds gavel needs rates by GPU model: give --throughputs")
@@ -93,7 +93,7 @@ def simulate_rounds(
 
 
 class _TimedPolicy:
-    """A policy, and the processor seconds that its decisions took."""
+    """A policy that counts the processor seconds of its decisions."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares, self.seconds = shares, 0.0
@@ -106,11 +106,11 @@ class _TimedPolicy:
         return decided
 
 
-# The question
+# The input
 
 
 def _models(cluster: ClusterSpec) -> tuple[str, ...]:
-    """Return the models in the order in which the cluster names them."""
+    """Return the models in the order of the cluster."""
     return tuple(dict.fromkeys(node.gpu_model for node in cluster.nodes))
 
 
@@ -155,13 +155,13 @@ def _jobs(
 
 
 def _rate(table: ThroughputTable, application: str, gpus: int, model: str) -> float:
-    """Return steps per second of a gang; one whose size was not measured is as fast as a smaller one."""
+    """Return the steps per second of a gang; if its size was not measured, those of a smaller one."""
     size = table.measured_size(application, gpus)
     return table.alone.get((application, size or gpus, model.lower()), 0.0)
 
 
 def _steps(arrival: Arrival, table: ThroughputTable) -> float:
-    """Return the steps of a job. Those of a trace were whole before they were turned into seconds."""
+    """Return the steps of a job. In a trace, they were whole before they were converted to seconds."""
     rate = table.reference_rate(arrival.job.application, arrival.job.gpus) or 0.0
     steps = arrival.truth.work_seconds * rate
     whole = float(round(steps))
@@ -180,7 +180,7 @@ def _cluster(
         for (other, others_gpus), second in kinds.items():
             known = any((one, other, gpus, model.lower()) in table.pairs for model in models)
             if gpus == others_gpus and known:
-                # Also those that fit nowhere together: the published code has them in its tables.
+                # Include pairs that fit nowhere together, as the published tables do.
                 pairs[first, second] = tuple(
                     [_rates_together(table, one, other, gpus, model) for model in models]
                 )
@@ -202,7 +202,7 @@ def _rates_together(
     return first * _rate(table, one, gpus, model), second * _rate(table, other, gpus, model)
 
 
-# The answer
+# The result
 
 
 def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTable) -> JobRecord:
@@ -256,7 +256,7 @@ def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
 
 
 class _Recorder:
-    """Makes stays and samples of the turns of each round."""
+    """Turns the turns of each round into stays and samples."""
 
     def __init__(self, cluster: ClusterSpec, models: Sequence[str], arrivals: Sequence[Arrival]) -> None:
         self.now = 0.0
@@ -271,7 +271,7 @@ class _Recorder:
         self._stays: list[Stay] = []
 
     def see(self, now: float, present: Mapping[int, RoundJob], turns: Sequence[Turn]) -> None:
-        """Take note of a round that begins."""
+        """Record a round that begins."""
         self.now = now
         running = {job for turn in turns for job in turn.unit}
         again = {turn.unit for turn in turns if turn.renewed}
@@ -295,7 +295,7 @@ class _Recorder:
         )
 
     def stays(self, outcome: Outcome) -> list[Stay]:
-        """Return all stays; those of jobs that still run at the end are marked so."""
+        """Return all stays; stays of jobs that still run at the end are marked as running."""
         for unit in list(self._open):
             self._close(unit, "running")
         ended = {number: course for number, course in outcome.courses.items() if course.ended_at is not None}

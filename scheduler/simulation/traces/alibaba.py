@@ -1,9 +1,9 @@
 """Alibaba cluster-trace-gpu-v2023: openb pod lists, as used by FGD (ATC'23).
 
 Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
-deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) has that part; one
-without GPUs has its CPUs and memory, of any node. Pods that were never scheduled are left out. A pod
-runs from scheduled_time to deletion_time; those still running when the list was taken count as passed then.
+deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) has that part; a pod
+without GPUs has its CPUs and memory, on any node. Pods that were never scheduled are left out. A pod runs
+from scheduled_time to deletion_time; pods still running when the list was made count as passed at that time.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _FIELDS = ("name", "gib", "mib_per_second")
 
 
 def told(value: Any) -> DataSet | None:
-    """Read it; None: the job says of none. Raises BadField."""
+    """Return the data set that a job states, or None. Raises BadField."""
     if isinstance(value, str):
         value = dict(part.partition("=")[::2] for part in value.split("|") if part)
     if not isinstance(value, dict) or not set(value) <= set(_FIELDS):
@@ -34,7 +34,7 @@ def told(value: Any) -> DataSet | None:
 
 
 def written(data: DataSet | None) -> str | None:
-    """Return it as a trace has it."""
+    """Return a data set as it is written in a trace."""
     if data is None:
         return None
     return f"name={data.name}|gib={data.size_bytes / 2**30!r}|mib_per_second={data.bandwidth / 2**20!r}"
