@@ -43,7 +43,7 @@ def refuse_autoscaling(terms: Autoscaling, cluster: ClusterSpec, rounds: str, *,
     """Raise InputError if autoscaling does not support the cluster, its rounds or private clusters."""
     nodes, models = len(cluster.nodes), sorted(cluster.gpus_by_model)
     if rounds:
-        raise InputError(f"--rounds {rounds} knows no autoscaling: leave that out")
+        raise InputError(f"--rounds {rounds} does not support autoscaling: leave it out")
     if is_private:
         raise InputError("--private compares with clusters of a fixed size: leave autoscaling out")
     if len(models) != 1:

@@ -47,7 +47,9 @@ def main(arguments: Sequence[str], further: Further | None = None) -> int:
 def _parser(further: Further | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="manage.py cells", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("check", help="say what is wrong with a file, or what everybody gets")
+    command = commands.add_parser(
+        "check", help="report what is wrong with a file, or what each virtual cluster gets"
+    )
     command.add_argument("file", metavar="FILE", help="YAML or JSON; docs/cells.md describes it")
     command.add_argument(
         "--nodes-from-database",
@@ -104,35 +106,45 @@ def _print_shares(layout: Layout) -> None:
 
 
 ADVISE_DESCRIPTION = """\
-Say which cells each virtual cluster should get so that its jobs wait least. Each assignment that may suit one
-is simulated privately on its jobs; docs/adviser.md says how the best are chosen. Guarantees by counts are
-taken as the largest cells that they fill.
+Print which cells each virtual cluster should own so that its jobs wait least. Each assignment that may suit a
+virtual cluster is simulated privately with its jobs; docs/adviser.md describes how the best are chosen.
+Guarantees by counts count as the largest cells that they fill.
 """
 
 
 def _add_advise(commands: Any) -> None:
     """Add `cells advise`: which cells each virtual cluster should own, based on the jobs of a trace."""
     parser = commands.add_parser(
-        "advise", help="say which cells each virtual cluster should get", description=ADVISE_DESCRIPTION
+        "advise", help="print which cells each virtual cluster should own", description=ADVISE_DESCRIPTION
     )
     parser.add_argument("--cluster", metavar="SPEC|FILE", required=True, help="docs/clusters.md")
-    parser.add_argument("--jobs", metavar="FILE", required=True, help="a trace; read as --format says")
+    parser.add_argument("--jobs", metavar="FILE", required=True, help="a trace, in the format of --format")
     parser.add_argument("--format", default="allot", choices=sorted(FORMATS), help="default: allot, our own")
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N jobs of the trace")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of reading")
-    parser.add_argument("--policy", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says")
+    parser.add_argument("--limit", type=int, metavar="N", help="use only the first N jobs of the trace")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the format")
+    parser.add_argument("--policy", default="", metavar="NAME[:K=V,...]", help="default: the cluster's")
     parser.add_argument("--round-seconds", type=float, default=ROUND_SECONDS, metavar="S")
-    parser.add_argument("--days", type=float, metavar="N", help="judge by the last N days; default: all")
-    parser.add_argument("--budget", action="append", default=[], metavar="MODEL=GPUS", help="owned in all")
+    parser.add_argument("--days", type=float, metavar="N", help="use only the last N days; default: all")
+    parser.add_argument(
+        "--budget",
+        action="append",
+        default=[],
+        metavar="MODEL=GPUS",
+        help="the most that may be owned in all",
+    )
     parser.add_argument("--price", action="append", default=[], metavar="MODEL=X", help="of one GPU-hour")
     parser.add_argument(
-        "--minimum", action="append", default=[], metavar="VC:TYPE=CELLS", help="owned, or larger ones"
+        "--minimum",
+        action="append",
+        default=[],
+        metavar="VC:TYPE=CELLS",
+        help="cells that it must own, possibly as parts of larger ones",
     )
     parser.add_argument("--keep", action="append", default=[], metavar="VC", help="leave it as it is")
     parser.add_argument(
         "--effort", type=int, metavar="JOBS", help="jobs simulated in all trials; default 300,000"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, the curves included")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, including the curves")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the advised specification, as YAML")
     parser.set_defaults(run=advise_by_a_trace)
 

@@ -62,7 +62,7 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
     for row in reader:
         if None in row or None in row.values():
             raise ClusterError(
-                f"{name}:{reader.line_num + 1}: has not the {len(columns)} fields of the header"
+                f"{name}:{reader.line_num + 1}: does not have the {len(columns)} fields of the header"
             )
         rows.append((f"{name}:{reader.line_num + 1}", row))
     if not rows:
@@ -86,8 +86,8 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         without = _shares(sizes, inventory, virtual_clusters, gpus_per_node)
     else:
         raise ClusterError(
-            f"{name}:1: the columns {wording.listed(columns, 20)} are those of no known cluster table;"
-            f" a header that would do is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
+            f"{name}:1: the columns {wording.listed(columns, 20)} match no known cluster table;"
+            f" a valid header is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
         )
     if not any([node.gpus for node in inventory.nodes]):
         raise ClusterError(f"{name}: has no machine with GPUs")

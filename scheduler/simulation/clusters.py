@@ -60,7 +60,8 @@ def parse_cluster(text: str) -> ClusterSpec:
     stated = [per_node for _, _, per_node in parsed if per_node]
     if len(stated) not in {0, len(parsed)} and not (len(stated) == 1 and parsed[-1][2]):
         raise ClusterError(
-            f"cluster {text!r}: say the GPUs of a node once, after the last model, for all, or after each"
+            f"cluster {text!r}: give the GPUs of a node once, after the last model, for all models,"
+            " or after each model"
         )
     inventory = Inventory()
     notes = []

@@ -141,7 +141,7 @@ def _in_order(done: Iterator[tuple[int, Result]], cases: int, console: Console, 
                 results[place] = result
                 progress.advance(task)
         except KeyboardInterrupt:
-            console.print("Interrupted: what follows is of the runs that were done.", style="yellow")
+            console.print("Interrupted: the results below are those of the finished runs.", style="yellow")
     return [results[place] for place in sorted(results)]
 
 

@@ -41,11 +41,11 @@ def main(
     """Carry out the command line; return the exit code, which is 1 where a file is missing or wrong."""
     parser = argparse.ArgumentParser(prog="manage.py data", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    commands.add_parser("list", help="name the data sets, with licence, size and format")
+    commands.add_parser("list", help="list the data sets, with licence, size and format")
     get = commands.add_parser("get", help="download a data set into a folder of its name")
     get.add_argument("name", metavar="NAME", choices=sorted(data_sets), help="a name that `list` prints")
     get.add_argument("--into", metavar="DIR", type=Path, default=Path("data"), help="by default ./data")
-    check = commands.add_parser("check", help="hold the data sets in a folder to their checksums")
+    check = commands.add_parser("check", help="check the data sets in a folder against their checksums")
     check.add_argument("folder", metavar="DIR", type=Path, help="the folder that `get --into` named")
     order = parser.parse_args(arguments)
     try:

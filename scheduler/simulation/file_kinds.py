@@ -14,8 +14,8 @@ _BEGINNINGS = (
     (codecs.BOM_UTF16_LE, "is text in UTF-16; save it as UTF-8"),
     (codecs.BOM_UTF16_BE, "is text in UTF-16; save it as UTF-8"),
     (b"\x1f\x8b", "is a gzip archive; let its name end in .gz"),
-    (b"PK\x03\x04", "is a zip archive or a spreadsheet; save it as a table in UTF-8, divided by commas"),
-    (b"PAR1", "is a Parquet file; save it as a table in UTF-8, divided by commas"),
+    (b"PK\x03\x04", "is a zip archive or a spreadsheet; save it as a table in UTF-8, separated by commas"),
+    (b"PAR1", "is a Parquet file; save it as a table in UTF-8, separated by commas"),
 )
 #: The length of the beginning of a file that shows whether every other byte is 0.
 _HEAD_BYTES = 256
@@ -66,5 +66,5 @@ def not_a_table(columns: Sequence[str]) -> str:
     if len(columns) == 1:
         for separator, name in _SEPARATORS:
             if separator in columns[0]:
-                return f"the columns are divided by {name}; they must be divided by commas"
+                return f"the columns are separated by {name}; they must be separated by commas"
     return ""

@@ -39,7 +39,7 @@ def fit(workload: Workload) -> GeneratorSpec:
     """Return the generator whose workloads resemble this one. Raise GeneratorError when there are no jobs."""
     arrivals = workload.arrivals
     if not arrivals:
-        raise GeneratorError(f"{workload.name}: a generator cannot be fitted to no jobs")
+        raise GeneratorError(f"{workload.name}: it has no jobs to fit a generator to")
     durations: dict[float, list[float]] = defaultdict(list)
     for arrival in arrivals:
         durations[_size(arrival.job)].append(max(_SHORTEST_SECONDS, arrival.truth.work_seconds))

@@ -25,7 +25,7 @@ _SCENARIO = {
     **dict.fromkeys(("sweep", "processes", "celery"), _ONE_RUN),
     "export": "only a trace or a generator is written in our own format",
 }
-_NOT_GAVELS = "Gavel's rounds do not know it"
+_NOT_GAVELS = "Gavel's rounds do not support it"
 _GAVEL_ROUNDS = dict.fromkeys(
     (
         "cells",
@@ -45,12 +45,12 @@ _GAVEL_ROUNDS = dict.fromkeys(
 )
 _GENERATOR = {
     "trace": "a trace and a generator exclude each other",
-    "format": "it is that of a trace",
+    "format": "it is the format of a trace",
     "limit": "the generator's own parameters say how many jobs there are",
 }
 _CELERY = {
     "ledger": "it is written on this machine",
-    "processes": "the workers say how many runs there are at a time",
+    "processes": "the workers decide how many runs there are at a time",
 }
 #: The options that writing a workload in our own format uses.
 _EXPORTED = ("export", "trace", "format", "generate", "cluster", "throughputs", "limit", "option", "strict")
@@ -110,7 +110,7 @@ def refuse_unused(given: argparse.Namespace, options: Collection[str]) -> None:
     if "jobs" in options and not {"json", "report"} & set(options):
         raise InputError("--jobs adds to what --json or --report writes: give one of them")
     if "format" in options and not given.trace:
-        raise InputError("--format is that of a trace: give one")
+        raise InputError("--format is the format of a trace: give --trace")
     _refuse_reading(given)
 
 
@@ -142,9 +142,9 @@ def _refuse_reading(given: argparse.Namespace) -> None:
     for name in [text.partition("=")[0] for text in given.option]:
         formats = _OF_FORMATS.get(name, ())
         if given.generate and (formats or name in _OF_TRACES):
-            kind = "gavel: knows" if is_gavel(given.generate) else "a generator knows"
-            raise InputError(f"--option {name} is of traces; {kind} it not")
+            kind = "gavel:" if is_gavel(given.generate) else "a generator"
+            raise InputError(f"--option {name} is for traces; {kind} does not support it")
         if formats and given.format not in formats:
             raise InputError(
-                f"--option {name} is of {wording.either(formats)}; {given.format} does not know it"
+                f"--option {name} is for {wording.either(formats)}; {given.format} does not support it"
             )

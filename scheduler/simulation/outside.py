@@ -45,5 +45,5 @@ def _known(text: str, known: dict[str, Any], method: str) -> str:
         raise UnknownPlugin(f"{text}: {error}") from error
     own = _HUMP.sub("_", name).lower()
     if known.setdefault(own, checked(text, plugin, method)) is not plugin:
-        raise UnknownPlugin(f"{text}: {own} is the name of another one; call the class something else")
+        raise UnknownPlugin(f"{text}: {own} is the name of another plug-in; rename the class")
     return own + parameters

@@ -21,9 +21,7 @@ from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.run import simulate_rounds
 from scheduler.simulation.private import PrivateClusters
 
-_WITHHELD = (
-    "What a job makes of GPUs is known when it, or one like it, has run alone for two to three minutes."
-)
+_WITHHELD = "How a job uses GPUs is known once it, or a similar job, has run alone for two to three minutes."
 
 
 def simulate(
@@ -222,7 +220,7 @@ def _has_ended(engine: Engine, job: object) -> bool:
 
 
 def _named(found: set[str], given: str) -> str:
-    return given or (found.pop() if len(found) == 1 else "as the cluster says")
+    return given or (found.pop() if len(found) == 1 else "the cluster's")
 
 
 def _about(experiment: Experiment) -> list[str]:
@@ -242,10 +240,10 @@ def _about(experiment: Experiment) -> list[str]:
         said.append(f"{each.name} of {each.application or 'all'} jobs{gangs}: {each.seconds:g} s.")
     if costs.event_seconds:
         said.append(
-            f"Who runs on pays {costs.event_seconds:g} s whenever a round starts, stops or moves anybody."
+            f"Other running jobs pay {costs.event_seconds:g} s whenever a round starts, stops or moves a job."
         )
     if not rules.moves:
-        said.append("A job that runs is never moved: it stays where it is, or gives way.")
+        said.append("A running job is never moved: it keeps its GPUs, or is preempted.")
     if rules.speeds.tables is None:
         said.append("Every job runs at the same speed on every GPU model.")
     if rules.speeds.default_locality < 1:
@@ -253,12 +251,12 @@ def _about(experiment: Experiment) -> list[str]:
             f"A gang runs at {rules.speeds.default_locality:g} of its speed for each node beyond the fewest."
         )
     if rules.tells_steps:
-        said.append("Jobs tell of their steps: measured run times overrule those that were declared.")
+        said.append("Jobs report their steps: measured run times overrule declared ones.")
     if (scaling := rules.autoscaling) is not None:
         most = scaling.max_nodes or len(experiment.cluster.nodes)
         said.append(
             f"{scaling.min_nodes} to {most} nodes are in service, so that their utility is from"
-            f" {scaling.low_utility:g} to {scaling.high_utility:g}; that is looked at every"
+            f" {scaling.low_utility:g} to {scaling.high_utility:g}; that is checked every"
             f" {scaling.every_seconds:g} s."
         )
     if rules.failures.probability:

@@ -225,14 +225,14 @@ class _Reader:
         for node in self._cluster.nodes:
             if node.name == name and node.loan is not None:
                 return node.id
-        raise InputError(f"{where}: {shown(name)} is no node of a serving pool")
+        raise InputError(f"{where}: {shown(name)} is not a node of a serving pool")
 
     def _job(self, where: str, value: Any) -> JobId:
         if str(value) in self._numbers:
             return self._numbers[str(value)]
         if isinstance(value, int) and 0 < value <= len(self._jobs):
             return JobId(value)
-        raise InputError(f"{where}: {shown(value)} is no job: give its name, or its number by submission")
+        raise InputError(f"{where}: {shown(value)} is not a job: give its name, or its number by submission")
 
 
 def _words(value: Any) -> str:

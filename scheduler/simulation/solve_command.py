@@ -126,7 +126,7 @@ def described(solution: Solution, objective: str, seconds: float) -> str:
         *_jobs(solution),
     ]
     for what, jobs in (
-        ("runs on no model that is there", solution.stuck),
+        ("runs on none of the models", solution.stuck),
         ("misses its SLO", solution.missed),
     ):
         lines += [f"job {instance.names[job]} {what}" for job in jobs]
@@ -158,5 +158,5 @@ def _jobs(solution: Solution) -> list[str]:
     if instance.jobs > SHOWN:
         lines.append(f"... and {instance.jobs - SHOWN} more; --json prints all")
     if solution.shared:
-        lines.append("in brackets: of that, sharing its GPUs with another job")
+        lines.append("in brackets: the part of that while it shares its GPUs with another job")
     return lines

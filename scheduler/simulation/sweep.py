@@ -176,7 +176,7 @@ def _check_rounds(case: Case) -> None:
     }
     strange = [name for name, is_given in given.items() if is_given]
     if case.rounds and strange:
-        raise InputError(f"--rounds {case.rounds} knows no {wording.listed(strange)}: leave that out")
+        raise InputError(f"--rounds {case.rounds} does not support {wording.listed(strange)}: leave that out")
 
 
 def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workload, tuple[str, ...]]:
@@ -286,7 +286,7 @@ def _with(case: Case, axis: str, text: str) -> Case:
         return replace(case, **is_on)
     if axis == "autoscaling" and text in ("no", "yes"):
         if not case.autoscaling:
-            raise InputError("axis autoscaling: say what it is, as by --autoscaling min_nodes=1")
+            raise InputError("axis autoscaling: state its bounds, such as --autoscaling min_nodes=1")
         return case if text == "yes" else replace(case, autoscaling={})
     if not (axis in _NUMBERS or (dot and group in ("costs", "failures", "autoscaling"))):
         choices = [

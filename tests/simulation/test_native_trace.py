@@ -143,7 +143,7 @@ def test_a_job_that_the_format_cannot_say_is_refused(tmp_path: Path) -> None:
     first = workload.arrivals[0]
     racked = replace(first.job, topology=Topology(level="rack"))
     beyond = replace(workload, arrivals=(replace(first, job=racked),))
-    with pytest.raises(InputError, match="job 1 has more than the native trace format can say"):
+    with pytest.raises(InputError, match="job 1 has more than the native trace format can express"):
         write_native(beyond, tmp_path / "out.csv")
 
 

@@ -51,7 +51,7 @@ def rules_named(text: str, *, round_seconds: float, seed: int) -> Rules:
     if name != NAME:
         raise UnknownPlugin(f"there are no rounds {name!r}; choose {NAME}")
     if not 0 < round_seconds < float("inf"):
-        raise UnknownPlugin(f"rounds of {NAME} last a number of seconds above 0, not {round_seconds:g}")
+        raise UnknownPlugin(f"rounds of {NAME} must last more than 0 seconds, not {round_seconds:g}")
     hints = get_type_hints(Rules)
     kinds = {bool: _FLAG, float: _NUMBER}
     known = {name: kinds.get(hints[name], _WORD) for name in DEPARTURES}

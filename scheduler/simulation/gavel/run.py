@@ -125,7 +125,7 @@ def _jobs(
         job = arrival.job
         if job.has_parts:
             raise InputError(
-                f"job {job.id} has part of a GPU, which Gavel's rounds do not know; leave it out"
+                f"job {job.id} has part of a GPU, which Gavel's rounds do not support; leave it out"
             )
         key = job.application, job.gpus
         if key not in rates:
@@ -234,7 +234,7 @@ def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTa
 def _why_early(outcome: Outcome) -> str:
     if outcome.without_shares:
         return f"the policy found no shares: {outcome.without_shares}"
-    return "" if outcome.complete else "it was interrupted, or no job that waits can ever run"
+    return "" if outcome.complete else "it was interrupted, or no waiting job can ever run"
 
 
 def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
@@ -245,11 +245,11 @@ def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
         "Gavel's own rounds" + (f", but {', '.join(departures)}." if departures else ", to the second."),
         f"{outcome.decisions:,} decisions; {outcome.renewed:,} of {outcome.renewable:,} leases were renewed;"
         f" {outcome.utilisation:.3f} of the GPUs' time was used.",
-        f"What the GPUs cost that jobs used: {sum(each.cost for each in outcome.courses.values()):,.2f}.",
+        f"The GPUs that jobs used cost {sum(each.cost for each in outcome.courses.values()):,.2f}.",
     ]
     failed = sum(course.failed for course in outcome.courses.values())
     if failed:
-        said.append(f"{failed:,} jobs failed: their last steps were fewer than their GPUs.")
+        said.append(f"{failed:,} jobs failed: they had fewer steps left than GPUs.")
     if len(outcome.courses) == jobs and outcome.ended_at > 0:
         said.append("All jobs had arrived before the end.")
     return said

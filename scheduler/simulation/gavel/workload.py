@@ -95,7 +95,7 @@ def parse_gavel(text: str) -> GavelSpec:
             what = "true or false" if kind is bool else "a number" if name != "jobs" else "a whole number"
             raise GeneratorError(f"{NAME}: {name} is {value!r}; it must be {what}")
     if "jobs" not in given:
-        raise GeneratorError(f"{NAME}: jobs is missing: how many there are, such as {NAME}:jobs=100")
+        raise GeneratorError(f"{NAME}: jobs is missing; give their number, such as {NAME}:jobs=100")
     return GavelSpec(**given)  # type: ignore[arg-type]
 
 

@@ -110,7 +110,7 @@ _HEADER = (
     "p95 here",
     "privately",
     "Longer here",
-    "of hard affinity",
+    "with hard affinity",
     "Causes",
 )
 
@@ -206,6 +206,13 @@ def _worst(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> list[Tab
         f"privately ({unit.symbol})",
         "Hard affinity",
         "Cause",
-        "What it was told then",
+        "Reason shown then",
     ]
-    return [Table("private-worst", f"The {len(rows)} that waited longest beyond that", header, rows)]
+    return [
+        Table(
+            "private-worst",
+            f"The {len(rows)} jobs that waited longest beyond their private wait",
+            header,
+            rows,
+        )
+    ]

@@ -56,7 +56,7 @@ def read(source: Source) -> None:
         if ended_at < started_at:
             raise BadField("deletion_time", "is before the pod was scheduled")
         if part < WHOLE_GPU and gpus > 1:
-            raise BadField("gpu_milli", f"{part} is not {WHOLE_GPU}; who has several GPUs has them whole")
+            raise BadField("gpu_milli", f"{part} is not {WHOLE_GPU}; a pod with several GPUs has whole ones")
         return TracedJob(
             created_at,
             gpus,

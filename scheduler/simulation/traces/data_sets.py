@@ -29,7 +29,7 @@ def told(value: Any) -> DataSet | None:
         )
     gib, rate = (fields.number("data", value.get(name, 0)) for name in _FIELDS[1:])
     if not (0 <= gib * 2**30 <= MOST_BYTES and 0 <= rate * 2**20 <= MOST_BANDWIDTH):
-        raise BadField("data", f"{shown(value)} has a figure below 0, or above what there is anywhere")
+        raise BadField("data", f"{shown(value)} has a number below 0, or an implausibly large one")
     return DataSet(name=str(value["name"]), size_bytes=round(gib * 2**30), bandwidth=rate * 2**20)
 
 

@@ -86,7 +86,8 @@ def count(field: str, text: str | float, what: str = "GPUs", least: int = 1) -> 
 def within_a_century(field: str, value: float) -> float:
     """Return a number of seconds, counted from any zero, that sums and dates can hold."""
     if not -MOST_SECONDS <= value <= MOST_SECONDS:
-        raise BadField(field, f"{value:g} seconds are more than 100 years; at most {MOST_SECONDS:,} will do")
+        message = f"{value:g} seconds are more than 100 years; at most {MOST_SECONDS:,} are allowed"
+        raise BadField(field, message)
     return value
 
 
@@ -129,7 +130,7 @@ def named(field: str, text: str) -> str:
         raise BadField(field, "is empty; it must be a name")
     name = text.strip()
     if name.lower() in _NO_NAMES:
-        raise BadField(field, f"{shown(name)} means that there is none; it must be a name")
+        raise BadField(field, f"{shown(name)} stands for a missing name; it must be a name")
     return name
 
 

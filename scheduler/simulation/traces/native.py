@@ -230,7 +230,9 @@ def _elastic(
     if most < job.gpus:
         raise BadField("max_gpus", f"{most} is less than its own {job.gpus} GPUs; it must be at least that")
     if job.elastic_mode == FIXED_WORLD and most > job.gpus:
-        raise BadField("max_gpus", f"{most} is more than its replicas can use, which share GPUs at best")
+        raise BadField(
+            "max_gpus", f"{most} is more than its replicas can use; at most {job.gpus} in a fixed world"
+        )
     if tasks is not None and len(tasks) > 1:
         raise BadField("min_gpus", "is of a gang of one task; this one has several")
     return least, most
@@ -494,4 +496,4 @@ def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
     ]
     for was, back in zip(workload.arrivals, make_workload("", traced, TraceOptions()).arrivals, strict=True):
         if was != back:
-            raise InputError(f"job {was.job.id} has more than the native trace format can say: {was.job}")
+            raise InputError(f"job {was.job.id} has more than the native trace format can express: {was.job}")

@@ -89,7 +89,7 @@ def _stretches(
         if ended is None:
             later = [start for start in starts[number + 1 :] if start is not None and start >= started]
             if not later:
-                raise BadField(f"attempts[{number}].end_time", "is missing, and no later attempt tells it")
+                raise BadField(f"attempts[{number}].end_time", "is missing, and no later attempt shows it")
             ended, lost = min(later), lost + 1
         if ended < started:
             raise BadField(f"attempts[{number}].end_time", "is before the start")

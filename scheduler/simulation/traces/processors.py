@@ -37,7 +37,7 @@ def use_of(given: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
     cpus, memory = parts["use_cpus"], parts["use_memory"]
     if len(cpus) > 1 and len(memory) > 1 and len(cpus) != len(memory):
         raise BadField(
-            "use_memory", f"has {len(memory)} minutes, and use_cpus {len(cpus)}: both need as many"
+            "use_memory", f"has {len(memory)} minutes, and use_cpus {len(cpus)}: both need equally many"
         )
     minutes = max(len(cpus), len(memory))
     return tuple([(cpus[at % len(cpus)], memory[at % len(memory)]) for at in range(minutes)])

@@ -200,7 +200,7 @@ _SKEWS = {
     "gpt2": 38.60 / 124.4,
 }
 
-#: Models at least this skewed are kept together; it is between VGG and AlexNet (0.6 and more) and all others.
+#: Models at least this skewed are kept together: VGG and AlexNet have 0.6 and more, all others have less.
 PACK_LIMIT = 0.5
 
 
