@@ -155,7 +155,7 @@ def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
         if model not in gpus:
             raise root.wrong("prices", f"there is no {model}; the nodes have {wording.either(sorted(gpus))}")
         if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price < math.inf:
-            raise root.wrong(f"prices.{model}", f"{price!r} is not a price of a GPU-hour above 0")
+            raise root.wrong(f"prices.{model}", f"{price!r} is not a price above 0 for a GPU-hour")
     return {model: float(price) for model, price in prices.items()}
 
 

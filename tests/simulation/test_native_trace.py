@@ -126,7 +126,7 @@ def test_the_same_workload_is_written_as_the_same_bytes(tmp_path: Path) -> None:
         ("imagenet", "is not a list like name=imagenet|gib=140"),
         ("name=imagenet", "no gib"),
         ("name=a b|gib=1", "no name of letters and digits"),
-        ("name=a|gib=-1", "a figure below 0"),
+        ("name=a|gib=-1", "a number below 0"),
         ({"name": "a", "gib": 1, "speed": 2}, "of name, gib or mib_per_second"),
     ],
 )

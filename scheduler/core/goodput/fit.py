@@ -84,7 +84,7 @@ class _Columns:
 def fit(measurements: Sequence[Measurement]) -> Parameters:
     """Return the parameters that explain the measurements best; raise GoodputError for invalid measurements.
 
-    The same measurements give the same parameters. A fit takes some hundredths of a second, so many at once
+    The same measurements give the same parameters. A fit takes some hundredths of a second. Many fits at once
     should run in a process that can be ended (`building_blocks.computing`).
     """
     # SciPy takes a third of a second to load, and most processes that know this never compute with it.

@@ -56,7 +56,7 @@ def fit_gpu_models(
 
 
 def best_known(measurements: Mapping[str, Sequence[Measurement]]) -> str:
-    """Return the model with the most replicas measured; of several, the one with the most measurements."""
+    """Return the model with the most replicas measured; among several, the one with the most measurements."""
     return max(measurements, key=lambda model: (_most(measurements[model]), len(measurements[model]), model))
 
 

@@ -347,7 +347,7 @@ class _Borrower:
         self.replicas: dict[str, list[int]] = {}
 
     def borrowed(self, models: Sequence[str]) -> int:
-        """Return how many GPUs of these models it has borrowed; of all models if none is named."""
+        """Return how many GPUs of these models it has borrowed, or of all models if none is named."""
         return sum(_of_models(self.gpus, models))
 
     def serve(self, want: Want, model: str, gpus: int) -> None:
@@ -391,5 +391,5 @@ def _most(limit: int, holds_for: Callable[[int], bool]) -> int:
 
 
 def _of_models(gpus: Mapping[str, int], models: Sequence[str]) -> Iterator[int]:
-    """Yield the GPUs of these models; of all models if none is named."""
+    """Yield the GPUs of these models, or of all models if none is named."""
     yield from (count for model, count in gpus.items() if not models or model in models)

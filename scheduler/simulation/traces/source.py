@@ -149,7 +149,7 @@ class Source:
         self._left_out[sentence] = count + 1, first or (f"{name} ({where})" if name else where)
 
     def text(self) -> str:
-        """Return the whole text, unpacked when the name ends in .gz; of a cut-off archive, what there is."""
+        """Return the whole text, unpacked when the name ends in .gz; a cut-off archive gives what it has."""
         if self._text is None:
             self._text = self._read_text()
         return self._text
