@@ -210,7 +210,7 @@ def test_the_command_line_takes_the_rounds(
             "--cost is not for --rounds: Gavel's rounds do not support it",
         ),
         (["--rounds", "gavel:order=up"], "choose published, fixed or shuffled"),
-        (["--rounds", "gavel", "--round-seconds", "0"], "a number of seconds above 0"),
+        (["--rounds", "gavel", "--round-seconds", "0"], "must last more than 0 seconds"),
     ],
 )
 def test_says_what_gavels_rounds_do_not_know(
