@@ -1,4 +1,4 @@
-"""The command line of `manage.py simulate`, and what is made of it."""
+"""The command line of `manage.py simulate`, and the cases that it asks for."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Examples:
       --report report
   manage.py simulate --trace jobs.csv --format allot --cluster lab.yaml --placer delay:relax_after_seconds=600
   manage.py simulate --scenario story.yaml
-docs/simulator.md says it all, docs/policies.md and docs/placers.md what there is to choose from.
+docs/simulator.md describes every option; docs/policies.md and docs/placers.md list the choices.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a person asked for."""
+    """What the command line asks for."""
 
     cases: tuple[Case, ...]
     scenario: Path | None = None
@@ -48,26 +48,26 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = made.add_argument_group("what is simulated")
-    what.add_argument("--trace", metavar="FILE", default="", help="jobs; read as --format says")
+    what = made.add_argument_group("workload and cluster")
+    what.add_argument("--trace", metavar="FILE", default="", help="the jobs, in the format of --format")
     what.add_argument("--format", default="allot", choices=sorted(FORMATS), help="default: allot, our own")
     what.add_argument(
         "--generate",
         metavar="FILE",
         default="",
-        help="parameters of the generator, instead of a trace; or Gavel's own: gavel:jobs=N,...",
+        help="parameters of the generator, instead of a trace; for Gavel's own generator gavel:jobs=N,...",
     )
-    what.add_argument("--scenario", metavar="FILE", help="timed events by hand; prints every decision")
+    what.add_argument("--scenario", metavar="FILE", help="a file of timed events; prints every decision")
     what.add_argument(
         "--cluster", metavar="SPEC|FILE", default="", help="v100=36,p100=36:4, or a YAML or CSV file"
     )
     what.add_argument(
-        "--cells", action="store_true", help="divide every guarantee by cells, the largest that it fills"
+        "--cells", action="store_true", help="turn every guarantee into the largest cells that it fills"
     )
     what.add_argument(
         "--throughputs", metavar="FILE", default="", help="measured rates by application and model"
     )
-    what.add_argument("--limit", type=int, metavar="N", help="only the first N jobs")
+    what.add_argument("--limit", type=int, metavar="N", help="use only the first N jobs")
     what.add_argument(
         "--window", metavar="A:B", help="measure only jobs A to B-1, and end with the last of them"
     )
@@ -76,28 +76,28 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of reading, such as estimate_error=0.5",
+        help="an option of reading the trace, such as estimate_error=0.5",
     )
     what.add_argument(
         "--strict",
         action="store_true",
         help="stop instead of leaving out wrong rows, rows without GPUs or jobs that can never run",
     )
-    how = made.add_argument_group("how it is scheduled")
+    how = made.add_argument_group("scheduling")
     how.add_argument(
         "--policy",
         action="append",
         metavar="NAME[:K=V,...]",
-        help="repeat to compare; default fifo; one that is not installed: package.module:Class[:K=V,...]",
+        help="repeat to compare; default fifo; package.module:Class[:K=V,...] for one that is not installed",
     )
     how.add_argument(
-        "--placer", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says, consolidate"
+        "--placer", default="", metavar="NAME[:K=V,...]", help="default: the cluster's, or else consolidate"
     )
     how.add_argument(
         "--round-seconds",
         type=float,
         metavar="S",
-        help=f"default {ROUND_SECONDS:g}; 0: at every event; default of Gavel's rounds {GAVEL_SECONDS:g}",
+        help=f"default {ROUND_SECONDS:g}, for Gavel's rounds {GAVEL_SECONDS:g}; 0 for a round at every event",
     )
     how.add_argument(
         "--rounds",
@@ -106,14 +106,14 @@ def parser() -> argparse.ArgumentParser:
         help="the rounds of Gavel's published simulator instead of ours",
     )
     how.add_argument("--seed", action="append", type=int, metavar="N", help="repeat to sweep; default 0")
-    world = made.add_argument_group("what the world is like")
+    world = made.add_argument_group("simulated world")
     world.add_argument(
         "--cost",
         action="append",
         default=[],
         metavar="NAME[@KIND][@GPUS]=S",
         help="start_seconds, checkpoint_seconds, restore_seconds, migration_seconds, of all jobs, of a kind, "
-        "of gangs of so many GPUs or more; interval_seconds; event_seconds",
+        "or of gangs of at least GPUS GPUs; interval_seconds; event_seconds",
     )
     world.add_argument(
         "--failure",
@@ -132,20 +132,21 @@ def parser() -> argparse.ArgumentParser:
     world.add_argument(
         "--steps",
         action="store_true",
-        help="jobs tell of their steps, by which run times are measured, whatever was declared",
+        help="jobs report their steps, from which run times are measured, whatever was declared",
     )
     world.add_argument(
         "--goodput",
         choices=("measured", "true"),
         default="measured",
-        help="how jobs with a profile scale, as is known: what they measured so far (default), or the truth",
+        help="what the scheduler knows about how jobs with a profile scale: what they have measured so far "
+        "(default), or the truth",
     )
     world.add_argument(
         "--interference",
         type=float,
         default=0.0,
         metavar="X",
-        help="part of its speed that a gang over several nodes loses beside another on a node; default 0",
+        help="part of its speed that a gang over several nodes loses beside another such gang; default 0",
     )
     world.add_argument(
         "--autoscaling",
@@ -158,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
         "--no-moves",
         dest="moves",
         action="store_false",
-        help="a job that runs stays on its GPUs or gives way, as in most published simulators",
+        help="a running job keeps its GPUs or is preempted, as in most published simulators",
     )
     sweep = made.add_argument_group("many runs")
     sweep.add_argument(
@@ -166,36 +167,43 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="AXIS=V1,V2",
-        help="round_seconds, locality, interference, limit, placer, cells=no,yes, steps=no,yes, "
-        "moves=no,yes, autoscaling=no,yes, costs.NAME, failures.NAME, autoscaling.NAME",
+        help="round_seconds, locality, interference, limit, placer, cluster, trace, cells=no,yes, "
+        "steps=no,yes, moves=no,yes, autoscaling=no,yes, costs.NAME, failures.NAME, autoscaling.NAME",
     )
     sweep.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs at a time on this machine; 0: one per core",
     )
     sweep.add_argument(
         "--celery", action="store_true", help="spread the runs over the platform's Celery workers"
     )
-    out = made.add_argument_group("what comes out")
-    out.add_argument("--report", type=Path, metavar="DIR", help="a page, figures for a paper and the numbers")
-    out.add_argument("--json", type=Path, metavar="FILE", help="the numbers alone")
+    out = made.add_argument_group("output")
+    out.add_argument("--report", type=Path, metavar="DIR", help="write a page, figures and the numbers")
+    out.add_argument("--json", type=Path, metavar="FILE", help="write only the numbers")
     out.add_argument(
         "--private",
         action="store_true",
-        help="simulate each virtual cluster's private cluster too, and tell who waited longer than there",
+        help="also simulate each virtual cluster's private cluster, and list jobs that waited longer here",
     )
-    out.add_argument("--jobs", action="store_true", help="with every job's record in the JSON")
+    out.add_argument("--jobs", action="store_true", help="add every job's record to the JSON")
     out.add_argument(
-        "--export", type=Path, metavar="FILE", help="write the workload in our own format and end"
+        "--export", type=Path, metavar="FILE", help="write the workload in our own format, and stop"
     )
     out.add_argument(
-        "--ledger", type=Path, metavar="FILE", help="what was bid, won, paid and traded, as CSV; of one run"
+        "--ledger",
+        type=Path,
+        metavar="FILE",
+        help="write what was bid, won, paid and traded, as CSV; only for one run",
     )
     out.add_argument("--quiet", action="store_true", help="no progress bar")
     return made
 
 
 def understand(arguments: Sequence[str]) -> Order:
-    """Return what a command line asks for; raise InputError for what cannot be."""
+    """Return what a command line asks for; raise InputError for what is impossible."""
     reader = parser()
     given = reader.parse_args(arguments)
     options = given_options(reader, list(arguments))
@@ -238,7 +246,7 @@ def understand(arguments: Sequence[str]) -> Order:
     if given.report is not None and find_spec("matplotlib") is None:
         raise InputError("--report draws with matplotlib: install allotment-server[simulator]")
     axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
-    # What the command line does not say of a scenario its file may.
+    # A scenario's file may set what the command line leaves open.
     policies = given.policy or ["" if given.scenario else DEFAULT_POLICY]
     cases = tuple(expand(case, policies, given.seed or [0], axes))
     if given.ledger and len(cases) > 1:
@@ -257,7 +265,7 @@ def understand(arguments: Sequence[str]) -> Order:
 
 
 def pair_of(option: str, text: str) -> tuple[str, str]:
-    """Return name and value of an option; raise InputError when it is not NAME=VALUE."""
+    """Return the name and the value of an option; raise InputError when it is not NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise InputError(f"{option} {text}: write NAME=VALUE")

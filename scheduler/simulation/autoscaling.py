@@ -1,4 +1,4 @@
-"""Autoscaling as people give it, clusters for which there is none, and what it cost in words."""
+"""Autoscaling: read its terms, refuse clusters that do not support it, and describe what it cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NODES = ("min_nodes", "max_nodes")
 
 
 def read_autoscaling(where: str, given: Any) -> Autoscaling:
-    """Return the terms that an object gives; raise InputError that names the field at fault."""
+    """Return the terms in an object; raise InputError that names the wrong field."""
     known = [each.name for each in fields(Autoscaling)]
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: {shown(given)} is not an object like {{min_nodes: 1, max_nodes: 4}}")
@@ -40,10 +40,10 @@ def read_autoscaling(where: str, given: Any) -> Autoscaling:
 
 
 def refuse_autoscaling(terms: Autoscaling, cluster: ClusterSpec, rounds: str, *, is_private: bool) -> None:
-    """Raise InputError for what autoscaling is not for."""
+    """Raise InputError if autoscaling does not support the cluster, its rounds or private clusters."""
     nodes, models = len(cluster.nodes), sorted(cluster.gpus_by_model)
     if rounds:
-        raise InputError(f"--rounds {rounds} knows no autoscaling: leave that out")
+        raise InputError(f"--rounds {rounds} does not support autoscaling: leave it out")
     if is_private:
         raise InputError("--private compares with clusters of a fixed size: leave autoscaling out")
     if len(models) != 1:
@@ -60,7 +60,7 @@ def refuse_autoscaling(terms: Autoscaling, cluster: ClusterSpec, rounds: str, *,
 
 
 def service_words(result: Result) -> str:
-    """Return what an autoscaled run cost and how long its jobs took; empty for another."""
+    """Return a sentence on what an autoscaled run cost and how long its jobs took; empty for other runs."""
     if not result.is_autoscaled or result.node_seconds is None or result.all_node_seconds is None:
         return ""
     times = [job.completion_seconds for job in result.jobs if job.completion_seconds is not None]

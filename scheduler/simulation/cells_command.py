@@ -1,4 +1,4 @@
-"""`manage.py cells`: specifications of cells in files, without a server, and mostly without a database."""
+"""`manage.py cells`: specifications of cells in files, without a server and mostly without a database."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ Further = Callable[[Layout], Iterable[Problem]]
 
 
 def main(arguments: Sequence[str], further: Further | None = None) -> int:
-    """Do what the command line says; return the exit code: 1 for a specification with mistakes, 2 for a
-    file that cannot be read."""
+    """Carry out the command line; return the exit code.
+
+    The code is 1 for a specification with mistakes, and 2 for a file that cannot be read.
+    """
     order = _parser(further).parse_args(arguments)
     try:
         return int(order.run(order))
@@ -45,7 +47,9 @@ def main(arguments: Sequence[str], further: Further | None = None) -> int:
 def _parser(further: Further | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="manage.py cells", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("check", help="say what is wrong with a file, or what everybody gets")
+    command = commands.add_parser(
+        "check", help="report what is wrong with a file, or what each virtual cluster gets"
+    )
     command.add_argument("file", metavar="FILE", help="YAML or JSON; docs/cells.md describes it")
     command.add_argument(
         "--nodes-from-database",
@@ -77,7 +81,7 @@ def check(file: str, further: Further | None = None) -> int:
 
 
 def read_document(file: str) -> Any:
-    """Return what a YAML or JSON file holds; raise InputError with the line when it is neither."""
+    """Return the content of a YAML or JSON file; raise InputError with the line when it is neither."""
     try:
         return yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -102,35 +106,45 @@ def _print_shares(layout: Layout) -> None:
 
 
 ADVISE_DESCRIPTION = """\
-Say which cells each virtual cluster should get so that its jobs wait least. Each assignment that may suit one
-is simulated privately on its jobs; docs/adviser.md says how the best are chosen. Guarantees by counts are
-taken as the largest cells that they fill.
+Print which cells each virtual cluster should own so that its jobs wait least. Each assignment that may suit a
+virtual cluster is simulated privately with its jobs; docs/adviser.md describes how the best are chosen.
+Guarantees by counts count as the largest cells that they fill.
 """
 
 
 def _add_advise(commands: Any) -> None:
-    """Add `cells advise`: which cells each virtual cluster of a file should get, by the jobs of a trace."""
+    """Add `cells advise`: which cells each virtual cluster should own, based on the jobs of a trace."""
     parser = commands.add_parser(
-        "advise", help="say which cells each virtual cluster should get", description=ADVISE_DESCRIPTION
+        "advise", help="print which cells each virtual cluster should own", description=ADVISE_DESCRIPTION
     )
     parser.add_argument("--cluster", metavar="SPEC|FILE", required=True, help="docs/clusters.md")
-    parser.add_argument("--jobs", metavar="FILE", required=True, help="a trace; read as --format says")
+    parser.add_argument("--jobs", metavar="FILE", required=True, help="a trace, in the format of --format")
     parser.add_argument("--format", default="allot", choices=sorted(FORMATS), help="default: allot, our own")
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N jobs of the trace")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of reading")
-    parser.add_argument("--policy", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says")
+    parser.add_argument("--limit", type=int, metavar="N", help="use only the first N jobs of the trace")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the format")
+    parser.add_argument("--policy", default="", metavar="NAME[:K=V,...]", help="default: the cluster's")
     parser.add_argument("--round-seconds", type=float, default=ROUND_SECONDS, metavar="S")
-    parser.add_argument("--days", type=float, metavar="N", help="judge by the last N days; default: all")
-    parser.add_argument("--budget", action="append", default=[], metavar="MODEL=GPUS", help="owned in all")
+    parser.add_argument("--days", type=float, metavar="N", help="use only the last N days; default: all")
+    parser.add_argument(
+        "--budget",
+        action="append",
+        default=[],
+        metavar="MODEL=GPUS",
+        help="the most that may be owned in all",
+    )
     parser.add_argument("--price", action="append", default=[], metavar="MODEL=X", help="of one GPU-hour")
     parser.add_argument(
-        "--minimum", action="append", default=[], metavar="VC:TYPE=CELLS", help="owned, or larger ones"
+        "--minimum",
+        action="append",
+        default=[],
+        metavar="VC:TYPE=CELLS",
+        help="cells that it must own, possibly as parts of larger ones",
     )
     parser.add_argument("--keep", action="append", default=[], metavar="VC", help="leave it as it is")
     parser.add_argument(
         "--effort", type=int, metavar="JOBS", help="jobs simulated in all trials; default 300,000"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, the curves included")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, including the curves")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the advised specification, as YAML")
     parser.set_defaults(run=advise_by_a_trace)
 
@@ -193,7 +207,7 @@ def _advice(order: argparse.Namespace, demands: Demands) -> Advice:
     arrivals = experiment.workload.arrivals
     last = max((arrival.job.submitted_at for arrival in arrivals), default=0.0)
     since = 0.0 if order.days is None else max(0.0, last - order.days * DAY_SECONDS)
-    # Jobs from before the window would be there only for a while; their submission distinguishes them.
+    # Jobs submitted before the window are left out.
     recent = [arrival for arrival in arrivals if arrival.job.submitted_at >= since]
     return advise(
         replace(experiment.facts(), now=since, cells=None),

@@ -31,7 +31,7 @@ Change = Callable[[Snapshot], Snapshot]
 
 
 def change_of(kind: str, where: str, value: Any) -> Change:
-    """Return what an event does to the facts; raise InputError that names the field at fault."""
+    """Return the change that an event makes to the facts; raise InputError that names the wrong field."""
     if kind in ("node_down", "node_up"):
         return _node(where, str(value), comes=kind == "node_up")
     if not isinstance(value, dict):
@@ -40,14 +40,14 @@ def change_of(kind: str, where: str, value: Any) -> Change:
 
 
 def refuse_unknown(place: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raise InputError for the first field that is not among those that are known."""
+    """Raise InputError for the first unknown field."""
     for key in given:
         if key not in known:
             raise InputError(f"{place}: {shown(key)} is not known here; choose {wording.either(known)}")
 
 
 def _node(where: str, name: str, *, comes: bool) -> Change:
-    """A node fails, and what ran there is lost, or it comes back; it is not to be drained any more."""
+    """Return the change by which a node comes back, or fails and loses its jobs; a drain of it ends."""
 
     def turned(node: Node) -> Node:
         gpus = tuple(replace(gpu, healthy=comes) for gpu in node.gpus)
@@ -67,7 +67,7 @@ def _drain(where: str, value: Mapping[str, Any]) -> Change:
 
 
 def _reserve(where: str, value: Mapping[str, Any]) -> Change:
-    """Keep nodes for those jobs of a tenant that name the reservation."""
+    """Reserve nodes for the jobs of a tenant that name the reservation."""
     texts = ("name", "tenant", "user", "virtual_cluster")
     refuse_unknown(where, value, (*texts, "nodes", "starts_at", "ends_at"))
     given = {key: str(value.get(key, "")) for key in texts}
@@ -98,7 +98,7 @@ def _with_node(where: str, facts: Snapshot, name: str, changed: Callable[[Node],
 
 
 def _quota(where: str, value: Mapping[str, Any]) -> Change:
-    """Put another quota in the place of the whole one."""
+    """Replace the whole quota."""
     refuse_unknown(where, value, ("tenant", "gpus", "cpus", "memory"))
     quota = _counts(f"{where}: gpus", value.get("gpus", {}))
     cpus = _amount(where, "cpus", value["cpus"]) if "cpus" in value else None
@@ -118,7 +118,7 @@ def _memory(where: str, value: Any) -> int:
 
 
 def _budget(where: str, value: Mapping[str, Any]) -> Change:
-    """Give a tenant a budget whose use begins at zero."""
+    """Give a tenant a budget with no use so far."""
     refuse_unknown(where, value, ("tenant", "gpu_hours", "cost", "renewed_at"))
     if ("gpu_hours" in value) == ("cost" in value):
         raise InputError(f"{where}: must have either gpu_hours or cost")
@@ -176,7 +176,7 @@ _READERS: Mapping[str, Callable[[str, Mapping[str, Any]], Change]] = {
 
 
 def _amount(where: str, field: str, value: Any) -> float:
-    """Return a number of at least 0, of whatever it is."""
+    """Return a number of at least 0, in any unit."""
     if value is None:
         raise InputError(f"{where}: {field}: is missing")
     try:

@@ -1,4 +1,4 @@
-"""Clusters in the tables that were published with traces; the header shows which it is.
+"""Clusters in the tables that were published with traces; the header shows which table it is.
 
 - Philly: machineId, number of GPUs, single GPU mem (24GB), or machine_id, num_gpus[, gpu_mem_gb]: one row a
   machine; models are named by their memory;
@@ -8,7 +8,7 @@
 - Lucid and Helios: a virtual cluster and its number of nodes a row (columns "" or vc, and num or node num);
 - Helios: date, a column a virtual cluster, total: the GPUs on each day, of which the last is taken.
 
-Machines without GPUs are left out where nothing is said of their CPUs. GPUs whose model is not given are
+Machines without GPUs are left out where the table does not state their CPUs. GPUs without a stated model are
 called "gpu".
 """
 
@@ -26,7 +26,7 @@ from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_c
 
 GPU = "gpu"
 _MIB, _GB = 2**20, 10**9
-#: The digits of the longest number that is believed.
+#: The most digits of a plausible number.
 _DIGITS = 12
 Row = tuple[str, dict[str, str]]
 _PHILLYS_OWN = ("machineId", "number of GPUs", "single GPU mem")
@@ -43,7 +43,7 @@ _HEADERS = (
 
 
 def is_cluster_table(text: str) -> bool:
-    """Whether a file without a name that says so is a machine list, as Philly's own is."""
+    """Return whether a file whose name does not show it is a machine list, such as Philly's own."""
     return set(_PHILLYS_OWN) <= set(_columns(text))
 
 
@@ -62,7 +62,7 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
     for row in reader:
         if None in row or None in row.values():
             raise ClusterError(
-                f"{name}:{reader.line_num + 1}: has not the {len(columns)} fields of the header"
+                f"{name}:{reader.line_num + 1}: does not have the {len(columns)} fields of the header"
             )
         rows.append((f"{name}:{reader.line_num + 1}", row))
     if not rows:
@@ -86,8 +86,8 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         without = _shares(sizes, inventory, virtual_clusters, gpus_per_node)
     else:
         raise ClusterError(
-            f"{name}:1: the columns {wording.listed(columns, 20)} are those of no known cluster table;"
-            f" a header that would do is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
+            f"{name}:1: the columns {wording.listed(columns, 20)} match no known cluster table;"
+            f" a valid header is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
         )
     if not any([node.gpus for node in inventory.nodes]):
         raise ClusterError(f"{name}: has no machine with GPUs")
@@ -164,9 +164,9 @@ def _switches(rows: list[Row], inventory: Inventory) -> list[str]:
 def _shares(
     gpus: Mapping[str, int], inventory: Inventory, virtual_clusters: list[VirtualCluster], per_node: int
 ) -> list[str]:
-    """Give every virtual cluster nodes of its own; its last one is smaller when they do not come out even.
+    """Give every virtual cluster nodes of its own; the last is smaller when GPUs do not fill it.
 
-    Return those without GPUs.
+    Return the virtual clusters without GPUs.
     """
     without: list[str] = []
     for vc, total in gpus.items():

@@ -62,7 +62,7 @@ class _Entry:
         return value
 
     def amounts(self, field: str) -> dict[str, int]:
-        """Return whole numbers by name; none when the field is missing."""
+        """Return whole numbers by name; empty when the field is missing."""
         value = self.value.get(field, {})
         if not isinstance(value, dict):
             raise self.wrong(field, f"{value!r} is not like {{V100: 8}}")
@@ -155,7 +155,7 @@ def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
         if model not in gpus:
             raise root.wrong("prices", f"there is no {model}; the nodes have {wording.either(sorted(gpus))}")
         if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price < math.inf:
-            raise root.wrong(f"prices.{model}", f"{price!r} is not a price above 0 of a GPU for an hour")
+            raise root.wrong(f"prices.{model}", f"{price!r} is not a price above 0 for a GPU-hour")
     return {model: float(price) for model, price in prices.items()}
 
 
@@ -213,7 +213,8 @@ def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
         switches = entry.count("switches", sockets)
         if switches % sockets or gpus % switches:
             raise entry.wrong(
-                "switches", f"{gpus} GPUs cannot be dealt evenly to {sockets} sockets and {switches} switches"
+                "switches",
+                f"{gpus} GPUs cannot be divided evenly among {sockets} sockets and {switches} switches",
             )
         prefix = entry.name("name", f"{rack}-{model or 'cpu'}")
         for _ in range(count):

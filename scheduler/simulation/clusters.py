@@ -1,9 +1,9 @@
-"""Clusters as people write them: a short SPEC on the command line, or a file (docs/clusters.md).
+"""Clusters as users write them: a short SPEC on the command line, or a file (docs/clusters.md).
 
-A SPEC is `model=GPUs` once or more, divided by commas: `v100=36,p100=36,k80=36:4`. A number after the last
-colon is the GPUs of a node, for all models; with a colon at each model, each has its own:
-`v100=36:4,p100=32:8`. Without a colon a node has 8. When the GPUs of a model are not a multiple of that, its
-last node is smaller.
+A SPEC is one or more `model=GPUs`, separated by commas: `v100=36,p100=36,k80=36:4`. A number after the last
+colon is the GPUs per node for all models; with a colon at each model, each has its own:
+`v100=36:4,p100=32:8`. Without a colon a node has 8 GPUs. When the GPUs of a model are not a multiple of that,
+its last node is smaller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RIGHT = "a SPEC is like v100=36,p100=36,k80=36:4 (GPUs of each model and, after
 
 
 def load_cluster(text: str) -> ClusterSpec:
-    """Read what `--cluster` names: a file, or else a SPEC. Raise ClusterError."""
+    """Read what `--cluster` names, a file or else a SPEC. Raise ClusterError."""
     if Path(text).is_file():
         return read_cluster(text)
     if "=" not in text:
@@ -34,7 +34,7 @@ def load_cluster(text: str) -> ClusterSpec:
 def read_cluster(path: str | Path, *, gpus_per_node: int = GPUS_PER_NODE) -> ClusterSpec:
     """Read a cluster file: YAML (or JSON), or one of the public tables. Raise ClusterError.
 
-    `gpus_per_node` is for the tables that count nodes or GPUs only.
+    `gpus_per_node` is for tables that only count nodes or GPUs.
     """
     path = Path(path)
     try:
@@ -60,7 +60,8 @@ def parse_cluster(text: str) -> ClusterSpec:
     stated = [per_node for _, _, per_node in parsed if per_node]
     if len(stated) not in {0, len(parsed)} and not (len(stated) == 1 and parsed[-1][2]):
         raise ClusterError(
-            f"cluster {text!r}: say the GPUs of a node once, after the last model, for all, or after each"
+            f"cluster {text!r}: give the GPUs of a node once, after the last model, for all models,"
+            " or after each model"
         )
     inventory = Inventory()
     notes = []

@@ -37,15 +37,15 @@ from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
 
-#: Of more wrong rows than this, the number is said; the report has them all.
+#: The most wrong rows that are shown; of more, only the number is printed, and the report has them all.
 PROBLEMS_SHOWN = 10
 
-#: Runs cases somewhere and yields the place of each with its result.
+#: Runs cases somewhere and yields the index of each with its result.
 Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
 
 
 def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
-    """Do what the command line says; return the exit code. Bad input is one line that says what is wrong."""
+    """Carry out the command line; return the exit code. Bad input is reported in one line."""
     console = Console(stderr=True, highlight=False)
     try:
         order = understand(arguments)
@@ -62,8 +62,8 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
 
 
 def _check_plugins(case: Case) -> None:
-    """Find a wrong name before hours of reading and simulating."""
-    # A scenario's policy may be left to its file.
+    """Raise for a wrong name at once, not after hours of reading and simulating."""
+    # A scenario's file may name the policy.
     if policy := policy_text(case.policy):
         parse_plugin(policy)
         if case.rounds:
@@ -86,7 +86,7 @@ def _replay(scenario: Path, order: Order, command: str, console: Console) -> int
         if ledger is not None:
             console.print(ledger.words, markup=False)
     _say_left_out(result.left_out, console)
-    # A story of loans and nodes needs no jobs.
+    # A scenario about loans and nodes needs no jobs.
     _say_faults([result] if result.jobs or result.cut_short else [], console)
     _write([result], order, (), command, console)
     return 0 if result.is_whole or not (result.jobs or result.cut_short or result.degraded) else 1
@@ -111,13 +111,13 @@ def _warn(problems: Sequence[str], console: Console) -> None:
 
 
 def _say_left_out(sentences: Iterable[str], console: Console) -> None:
-    """Print what is not simulated, each once."""
+    """Print each sentence about what is not simulated once."""
     for sentence in dict.fromkeys(sentences):
         console.print(sentence, style="yellow", markup=False, soft_wrap=True)
 
 
 def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
-    # Read once here, in the parent: so that what is wrong is said at once, and only once.
+    # Read the files once here, in the parent, so that mistakes are reported at once, and only once.
     first = prepare(order.cases[0])
     _warn(first.problems, console)
     said = (*first.experiment.workload.left_out, *first.experiment.cluster.left_out)
@@ -141,7 +141,7 @@ def _in_order(done: Iterator[tuple[int, Result]], cases: int, console: Console, 
                 results[place] = result
                 progress.advance(task)
         except KeyboardInterrupt:
-            console.print("Interrupted: what follows is of the runs that were done.", style="yellow")
+            console.print("Interrupted: the results below are those of the finished runs.", style="yellow")
     return [results[place] for place in sorted(results)]
 
 
@@ -153,7 +153,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
         jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
         console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs", markup=False)
         for place, case in enumerate(order.cases):
-            # The first begins whenever Ctrl-C came, so that there is a result to write.
+            # The first case always begins, even after Ctrl-C, so that there is a result to write.
             if results and stop.requested:
                 break
             experiment = first if place == 0 else prepare(case).experiment
@@ -180,7 +180,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
 
 
 class Stop:
-    """While entered, Ctrl-C is a wish, asked for between rounds; a second one is an interrupt again."""
+    """While entered, a first Ctrl-C is a request, checked between rounds; a second one interrupts."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -225,8 +225,8 @@ def _label(case: Case, cases: Sequence[Case]) -> str:
 def _tell(
     results: Sequence[Result], order: Order, problems: Sequence[str], command: str, console: Console
 ) -> int:
-    """Write what was asked for; a table of the main figures goes to standard output."""
-    # Loaded now: numpy takes a moment that a mistyped option need not wait for.
+    """Write what was requested; a table of the main figures goes to standard output."""
+    # Loaded only now, so that a mistyped option need not wait for numpy.
     from scheduler.simulation.report.comparison import summary_table
     from scheduler.simulation.report.measure import measure
     from scheduler.simulation.report.privately import against_private, private_text
@@ -250,7 +250,7 @@ def _tell(
 
 
 def _say_faults(results: Sequence[Result], console: Console) -> None:
-    """Print why runs that did not come to their end did not."""
+    """Print why runs ended early."""
     for result in results:
         if result.cut_short:
             console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)
@@ -263,7 +263,7 @@ def _say_faults(results: Sequence[Result], console: Console) -> None:
 def _write(
     results: Sequence[Result], order: Order, problems: Sequence[str], command: str, console: Console
 ) -> None:
-    """Write the numbers and the page where they were asked for."""
+    """Write the numbers and the page, if requested."""
     from scheduler.simulation.report.write import write_json, write_report
 
     window = order.cases[0].window
@@ -286,8 +286,8 @@ class LedgerFile:
     """The ledger of a simulation as a table: what was bid, won, paid, traded or lent in each round.
 
     The columns are those of the platform's own export (docs/ledger.md) without its ids; `at` is virtual time
-    in seconds. Lines are written as rounds come, so that millions of them need no memory. Raises OSError
-    where it cannot be written.
+    in seconds. Lines are written round by round, so that millions of them need no memory. Raises OSError
+    where the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -317,7 +317,7 @@ class LedgerFile:
 
 
 def _cell(value: Any) -> Any:
-    """Return lists and objects as JSON, as the platform's own export does."""
+    """Return a value for a cell, lists and objects as JSON, as in the platform's own export."""
     if isinstance(value, str | int | float | None):
         return value
     return json.dumps(list(value) if isinstance(value, tuple) else dict(value), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`manage.py data`: public traces, downloaded from their publishers and held to their checksums."""
+"""`manage.py data`: download public traces from their publishers and check them against their checksums."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import httpx
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.public_data import DATA_SETS, DataSet, PublicFile
 
-#: Follows the name of a file whose publisher states no checksum: the one that it had when it was downloaded.
+#: The suffix of a file with the checksum at the first download, for a file whose publisher states none.
 _RECORDED = ".sha256"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one file may take at most."""
+    """The limits on the download of one file."""
 
-    #: Without any byte from the server.
+    #: The time without any byte from the server.
     silent_seconds: float = 30
-    #: In all.
+    #: The time in all.
     seconds: float = 3600
-    #: Where its publisher does not state its size.
+    #: The size, for a file whose publisher does not state it.
     size_bytes: int = 200 * 2**20
 
 
@@ -38,14 +38,14 @@ class DataError(InputError):
 def main(
     arguments: Sequence[str], data_sets: Mapping[str, DataSet] = DATA_SETS, bounds: Bounds | None = None
 ) -> int:
-    """Do what the command line says; return the exit code: 1 where a file is missing or wrong."""
+    """Carry out the command line; return the exit code, which is 1 where a file is missing or wrong."""
     parser = argparse.ArgumentParser(prog="manage.py data", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    commands.add_parser("list", help="name the data sets, with licence, size and format")
+    commands.add_parser("list", help="list the data sets, with licence, size and format")
     get = commands.add_parser("get", help="download a data set into a folder of its name")
     get.add_argument("name", metavar="NAME", choices=sorted(data_sets), help="a name that `list` prints")
     get.add_argument("--into", metavar="DIR", type=Path, default=Path("data"), help="by default ./data")
-    check = commands.add_parser("check", help="hold the data sets in a folder to their checksums")
+    check = commands.add_parser("check", help="check the data sets in a folder against their checksums")
     check.add_argument("folder", metavar="DIR", type=Path, help="the folder that `get --into` named")
     order = parser.parse_args(arguments)
     try:
@@ -67,10 +67,10 @@ def main(
 
 
 def download(of: DataSet, file: PublicFile, folder: Path, bounds: Bounds) -> None:
-    """Download a file unless it is there as published; it takes its name once it is whole and right.
+    """Download a file unless it is there as published; it gets its name once it is complete and correct.
 
     Raises DataError where the server cannot be reached, sends more or less than the file has, takes longer
-    than the bounds allow, or sends another file. Nothing is left of such a try.
+    than the bounds allow, or sends another file. A failed download leaves nothing behind.
     """
     target = folder / file.path
     if target.is_file() and problem_of(file, folder) is None:
@@ -96,7 +96,7 @@ def _received(address: str, part: Path, file: PublicFile, bounds: Bounds) -> str
     most = bounds.size_bytes if file.size_bytes is None else file.size_bytes
     ends = time.monotonic() + bounds.seconds
     digest, received = hashlib.sha256(), 0
-    # Unpacked on the way, a body could be many times larger than what is counted.
+    # A body that is unpacked on the way could be many times larger than what is counted.
     headers = {"Accept-Encoding": "identity"}
     with (
         httpx.stream(
@@ -106,7 +106,7 @@ def _received(address: str, part: Path, file: PublicFile, bounds: Bounds) -> str
     ):
         if not answer.is_success:
             raise DataError(f"{address}: the server answers {answer.status_code}")
-        # As they arrive: a slow server is noticed before a whole block is full.
+        # Read bytes as they arrive, so that a slow server is noticed before a block is full.
         for chunk in answer.iter_raw():
             received += len(chunk)
             if received > most:

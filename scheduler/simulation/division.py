@@ -1,4 +1,4 @@
-"""How a simulated cluster is divided by cells: as its file says, or as `--cells` makes it."""
+"""Divide a simulated cluster by cells, as its file or `--cells` requires."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def divided_by_cells(cluster: ClusterSpec) -> ClusterSpec:
 
 
 def declared_cells(cluster: ClusterSpec, document: Mapping[str, Any]) -> ClusterSpec:
-    """Return the cluster with the cells of its file; hardware that the file leaves out is as the nodes are.
+    """Return the cluster with the cells of its file; the nodes state hardware that these leave out.
 
-    Raises ClusterError naming everything that is wrong.
+    Raises ClusterError that names everything that is wrong.
     """
     if not {"types", "physical"}.intersection(document):
         document = {**to_document(proposed(map(_machine, cluster.nodes), {})), **document}
@@ -42,7 +42,7 @@ def declared_cells(cluster: ClusterSpec, document: Mapping[str, Any]) -> Cluster
 
 
 def with_cells(cluster: ClusterSpec, cells: Specification) -> ClusterSpec:
-    """Return the cluster so divided; raise SpecificationError when it cannot be."""
+    """Return the cluster divided by these cells; raise SpecificationError when that is impossible."""
     layout = compiled(cells)
     models = {(node.name, gpu.index): node.gpu_model for node in cluster.nodes for gpu in node.gpus}
     problems = [

@@ -1,4 +1,4 @@
-"""What can be wrong with the files and parameters that a simulation is given."""
+"""The errors of the files and parameters of a simulation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with one row of a file. Lines count from 1; 0 is the file as a whole."""
+    """One mistake in a row of a file. Lines count from 1; 0 is the file as a whole."""
 
     file: str
     line: int
@@ -21,11 +21,11 @@ class Problem:
 
 
 class InputError(Exception):
-    """A file or a parameter of a simulation cannot be used. The message says what would be right."""
+    """A file or a parameter of a simulation cannot be used. The message states what would be right."""
 
 
 class TraceError(InputError):
-    """A trace that cannot be read at all, or, when reading strictly, its first problem."""
+    """A trace that cannot be read at all, or the first problem of a trace that is read strictly."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))

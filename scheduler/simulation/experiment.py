@@ -1,4 +1,4 @@
-"""What is simulated: the cluster, the workload, and the rules of their world."""
+"""The experiment that is simulated: the cluster, the workload, and the rules of their world."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ DEFAULT_POLICY = "fifo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """What is simulated. Cluster and workload must know each other: see `joining.join`."""
+    """What is simulated. The cluster must know the workload's tenants (`joining.join`)."""
 
     cluster: ClusterSpec
     workload: Workload
-    #: Of every virtual cluster and the spare GPUs; empty: as the cluster says.
+    #: The policy of every virtual cluster and of the spare GPUs; empty for those that the cluster states.
     policy: str = "fifo"
     placer: str = ""
     rules: Rules = field(default_factory=Rules)
-    #: 0: a round whenever something happens.
+    #: The seconds between rounds; 0 for a round whenever something happens.
     round_seconds: float = ROUND_SECONDS
-    #: Empty: the platform's rounds; else Gavel's own, as `gavel.choices.rules_named` reads it.
+    #: Empty for the platform's rounds, else Gavel's own, in the form that `gavel.choices.rules_named` reads.
     rounds: str = ""
-    #: First index and end of the jobs that are measured; the simulation ends with the last of them.
+    #: The first index and the end of the jobs that are measured; the simulation ends with the last of them.
     window: tuple[int, int] | None = None
     script: Sequence[ScriptedEvent] = ()
-    #: Simulate each virtual cluster's private cluster too, and compare.
+    #: Whether each virtual cluster's private cluster is simulated, too, and compared.
     private: bool = False
-    #: Stop with an error when a job can never run, instead of leaving it out.
+    #: Whether a job that can never run is an error, instead of being left out.
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Experiment:
             make_placer(self.placer)
 
     def facts(self) -> Snapshot:
-        """Return how things stand at the beginning: the empty cluster."""
+        """Return the facts at the beginning: the empty cluster."""
         clusters = self.cluster.virtual_clusters
         taken = [vc.name for vc in clusters if vc.name in (SPARE, CELLS)]
         if taken:
@@ -98,7 +98,7 @@ class Experiment:
         )
 
     def _known_together(self) -> tuple[tuple[PairSpeeds, ...], tuple[GroupSpeeds, ...]]:
-        """Return what is known of the workload's applications on the same GPUs, for policies that use it."""
+        """Return the known speeds of the workload's applications on the same GPUs, if a policy uses them."""
         tables = self.rules.speeds.tables
         if not isinstance(tables, ThroughputTable):
             return (), ()
@@ -107,9 +107,7 @@ class Experiment:
         return tables.pair_speeds(applications, models), tables.group_speeds(applications, models)
 
     def _interference(self, pairs: Iterable[PairSpeeds]) -> tuple[Branch, ...]:
-        """Return what measured pairs predict of others by their profiles, where a virtual cluster
-        may use it.
-        """
+        """Return the tree that predicts other pairs from measured ones, if a virtual cluster may use it."""
         if all(vc.sharing != SHARE_FREE for vc in self.cluster.virtual_clusters):
             return ()
         profiles = {

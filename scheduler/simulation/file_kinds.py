@@ -1,4 +1,4 @@
-"""What a file is that is not the text or the table which it should be."""
+"""Recognise what a file is if it is not the text or the table that it should be."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import json
 import re
 from collections.abc import Sequence
 
-#: Beginnings of files that are not text, and what these are.
+#: Beginnings of files that are not text, and what such files are.
 _BEGINNINGS = (
     (codecs.BOM_UTF32_LE, "is text in UTF-32; save it as UTF-8"),
     (codecs.BOM_UTF32_BE, "is text in UTF-32; save it as UTF-8"),
     (codecs.BOM_UTF16_LE, "is text in UTF-16; save it as UTF-8"),
     (codecs.BOM_UTF16_BE, "is text in UTF-16; save it as UTF-8"),
     (b"\x1f\x8b", "is a gzip archive; let its name end in .gz"),
-    (b"PK\x03\x04", "is a zip archive or a spreadsheet; save it as a table in UTF-8, divided by commas"),
-    (b"PAR1", "is a Parquet file; save it as a table in UTF-8, divided by commas"),
+    (b"PK\x03\x04", "is a zip archive or a spreadsheet; save it as a table in UTF-8, separated by commas"),
+    (b"PAR1", "is a Parquet file; save it as a table in UTF-8, separated by commas"),
 )
-#: The beginning of a file, which shows whether every other byte is 0.
+#: The length of the beginning of a file that shows whether every other byte is 0.
 _HEAD_BYTES = 256
 _SEPARATORS = ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"))
-#: What bytes become that are not UTF-8.
+#: The characters that bytes become that are not UTF-8.
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
 
 def not_text(data: bytes) -> str:
-    """Return what data is instead of UTF-8; empty when it may be that."""
+    """Return what data is instead of UTF-8; empty when it may be UTF-8."""
     for beginning, words in _BEGINNINGS:
         if data.startswith(beginning):
             return words
     head = data[:_HEAD_BYTES]
-    # Letters of most languages have one byte of 0 in UTF-16, always on the same side.
+    # In UTF-16, letters of most languages have one byte of 0, always on the same side.
     if len(head) >= 4 and max(head[0::2].count(0), head[1::2].count(0)) > len(head) // 4:
         return "is text in UTF-16; save it as UTF-8"
     return ""
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a file in UTF-8; raise ValueError with the end of a sentence when it is not."""
+    """Return the text of a file in UTF-8; if it is not, raise ValueError with the end of a sentence."""
     if words := not_text(data):
         raise ValueError(words)
     try:
@@ -48,23 +48,23 @@ def decoded(data: bytes) -> str:
 
 
 def has_bad_bytes(text: str) -> bool:
-    """Whether text that was decoded with surrogateescape has bytes that are not UTF-8."""
+    """Return whether text that was decoded with surrogateescape has bytes that are not UTF-8."""
     return _ESCAPED.search(text) is not None
 
 
 def json_fault(error: ValueError | RecursionError) -> tuple[str, int | None]:
-    """Return what is wrong with JSON, and where; a number of thousands of digits has no place."""
+    """Return what is wrong with JSON, and the position of the mistake where the parser states it."""
     if isinstance(error, json.JSONDecodeError):
         return error.msg, error.pos
     return ("it is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"), None
 
 
 def not_a_table(columns: Sequence[str]) -> str:
-    """Return what the first line is instead of names divided by commas; empty when it may be that."""
+    """Return what the first line is instead of names separated by commas; empty when it may be such names."""
     if columns and columns[0].lstrip()[:1] in ("{", "["):
         return "is JSON; it must be a table that begins with a header"
     if len(columns) == 1:
         for separator, name in _SEPARATORS:
             if separator in columns[0]:
-                return f"the columns are divided by {name}; they must be divided by commas"
+                return f"the columns are separated by {name}; they must be separated by commas"
     return ""

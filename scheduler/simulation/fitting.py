@@ -1,10 +1,10 @@
-"""Fit the workload generator to a workload, so that it can be made longer, denser or again with another seed.
+"""Fit the workload generator to a workload, to make one that is longer, denser or has another seed.
 
-Fitted are: the rate of submissions by hour of day and by weekday (both counted from the first submission, for
-a workload has no other clock); the mix of gang sizes; for each size a log-normal duration with the same
-median and the same mean, cut at the longest duration seen, and what a replica takes of CPUs and memory on
-average; the mixes of kinds, submitters and ends. What is not: correlations between these (a tenant that
-favours large gangs), bursts within an hour, trends over weeks.
+The fit covers the rate of submissions by hour of day and by weekday (both counted from the first submission,
+since a workload has no other clock); the mix of gang sizes; for each size, a log-normal duration with the
+same median and mean, cut at the longest duration, and the average CPUs and memory of a replica; and the mixes
+of kinds, submitters and ends. It leaves out correlations between these (a tenant that favours large gangs),
+bursts within an hour, and trends over weeks.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from scheduler.simulation.generator_spec import (
 from scheduler.simulation.traces.parts import amount
 
 _DAY_HOURS, _WEEK_DAYS = 24, 7
-#: Durations are taken to be at least this long: a logarithm needs it.
+#: The least duration, because a logarithm needs one.
 _SHORTEST_SECONDS = 1.0
-#: Beyond this a log-normal is but very short and very long jobs.
+#: The largest sigma; beyond it, a log-normal has only very short and very long jobs.
 _WIDEST_SIGMA = 6.0
 
 
 def fit(workload: Workload) -> GeneratorSpec:
-    """Return the generator whose workloads are like this one. Raise GeneratorError when there are no jobs."""
+    """Return the generator whose workloads resemble this one. Raise GeneratorError when there are no jobs."""
     arrivals = workload.arrivals
     if not arrivals:
-        raise GeneratorError(f"{workload.name}: a generator cannot be fitted to no jobs")
+        raise GeneratorError(f"{workload.name}: it has no jobs to fit a generator to")
     durations: dict[float, list[float]] = defaultdict(list)
     for arrival in arrivals:
         durations[_size(arrival.job)].append(max(_SHORTEST_SECONDS, arrival.truth.work_seconds))
@@ -71,12 +71,12 @@ def fit(workload: Workload) -> GeneratorSpec:
 
 
 def _size(job: Job) -> float:
-    """Return its GPUs, or the part of one; for a gang with several parts, the GPUs that it is on."""
+    """Return the GPUs of a job, or its part of one; for a gang with several parts, the GPUs that it is on."""
     return amount(job.tasks) if job.has_parts and job.gpus == 1 else job.gpus
 
 
 def _by_size(jobs: Sequence[Job], amount_of: Callable[[Task], float]) -> dict[str, float]:
-    """Return what replicas of each size of gang take on average, where they take any."""
+    """Return the average amount of a replica by size of gang, where it is not zero."""
     amounts: dict[float, list[float]] = defaultdict(list)
     for job in jobs:
         amounts[_size(job)] += [amount_of(task) for task in job.tasks for _ in range(task.replicas)]
@@ -85,10 +85,11 @@ def _by_size(jobs: Sequence[Job], amount_of: Callable[[Task], float]) -> dict[st
 
 
 def fit_arrivals(submissions: Sequence[float]) -> Arrivals:
-    """Return the process of these ascending submissions: static when all are at once, else diurnal.
+    """Return the process of these ascending submissions: static when all come at once, else diurnal.
 
     A factor is the rate in that hour of the day (on that weekday) relative to the whole; 1 where the
-    workload is too short to have one. The base rate makes the expected number of jobs that of the workload.
+    workload is too short to have one. With the base rate, the expected number of jobs is that of the
+    workload.
     """
     span = submissions[-1] - submissions[0]
     if span <= 0:
@@ -123,17 +124,18 @@ def _factors(
 
 
 def log_normal(durations: Sequence[float]) -> LogNormal:
-    """Return the log-normal with the median and the mean of these, cut at the longest of them.
+    """Return the log-normal with the median and the mean of these durations, cut at the longest of them.
 
-    Durations are heavy-tailed: the log-normal of greatest likelihood can have several times their mean, and
-    the load of a cluster is the mean. Where the mean is not above the median, all durations are the mean.
+    Durations are heavy-tailed: the log-normal of greatest likelihood can have several times their mean, but
+    the mean determines the load of a cluster. Where the mean is not above the median, all durations are the
+    mean.
     """
     middle, mean, most = median(durations), fmean(durations), max(durations)
     if mean <= middle:
         return LogNormal(median_seconds=mean, sigma=0.0)
     low, high = 0.0, _WIDEST_SIGMA
     if _mean_cut(middle, high, most) < mean:
-        # Too many are near the longest for any cut log-normal to have this mean: do not cut.
+        # Too many durations are near the longest for a cut log-normal to have this mean, so do not cut.
         return LogNormal(median_seconds=middle, sigma=math.sqrt(2 * math.log(mean / middle)))
     for _ in range(60):
         sigma = (low + high) / 2

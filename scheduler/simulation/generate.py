@@ -1,4 +1,4 @@
-"""A workload generator: arrivals, gang sizes, durations, kinds of job and tenants, drawn from a seed.
+"""A workload generator: it draws arrivals, gang sizes, durations, kinds of job and tenants from a seed.
 
 `generator_spec` has its parameters and reads them from JSON (`--generate FILE`), `fitting.fit` makes them
 from a trace, and `gavel_generator` is the generator of Gavel (OSDI'20, scheduler/utils.py; research note
@@ -49,7 +49,7 @@ def generate(
     throughput table every job knows its rates by GPU model.
     """
     options = options or TraceOptions(seed=seed)
-    # One stream for each kind of draw: another size mix leaves the arrivals as they were.
+    # Each kind of draw has its own stream, so that another size mix leaves the arrivals as they were.
     streams = {
         kind: Random(f"{kind}/{seed}") for kind in ("arrival", "size", "duration", "kind", "who", "end")
     }

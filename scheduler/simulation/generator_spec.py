@@ -1,6 +1,6 @@
 """The parameters of the workload generator, as JSON (docs/traces.md).
 
-What is drawn is independent, but for durations, which may depend on the size of the gang.
+All draws are independent, except durations, which may depend on the size of the gang.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from scheduler.simulation.errors import GeneratorError
 from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER
 
 HOUR_SECONDS = 3600.0
-#: The duration of gangs whose size has no entry of its own.
+#: The key of the entry for gangs whose size has none of its own.
 ANY_SIZE = "*"
 #: A part of a GPU, or a number of GPUs.
 _SIZE = re.compile(r"0?\.[0-9]{1,3}|[0-9]{1,9}")
-#: Jobs a week below which drawing them would take for ever.
+#: The fewest jobs a week; with fewer, drawing them would take forever.
 _FEWEST_A_WEEK = 1e-4
 
 
@@ -34,7 +34,7 @@ def _need(right: bool, message: str) -> None:
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the parts of a spec have in common: they are immutable, and a misspelt field is an error."""
+    """The base of the parts of a spec: they are immutable, and a misspelt field is an error."""
 
 
 class LogNormal(Struct, tag="log_normal", tag_field="kind", frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Arrivals(Struct, frozen=True, kw_only=True):
     """When jobs come. The first one comes at 0.
 
     static: all at 0. poisson: at a constant rate. diurnal: at jobs_per_hour x by_hour x by_weekday, where
-    hour 0 of day 0 begins with the first submission, for a workload has no other clock.
+    hour 0 of day 0 begins with the first submission, since a workload has no other clock.
     """
 
     process: Literal["static", "poisson", "diurnal"] = "poisson"
@@ -105,7 +105,7 @@ class Arrivals(Struct, frozen=True, kw_only=True):
         _need(_FEWEST_A_WEEK <= week < math.inf, "by_hour and by_weekday leave no jobs in a week")
 
     def draw(self, rng: Random) -> Iterator[float]:
-        """Yield the seconds of submissions without end."""
+        """Yield the times of submissions in seconds, without end."""
         yield 0.0
         at = 0.0
         while True:
@@ -154,12 +154,12 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
 
     jobs: int
     arrivals: Arrivals = Arrivals()
-    #: GPUs of a gang, or a part of one such as "0.25", -> weight. Keys are texts, as JSON has it.
+    #: GPUs of a gang, or a part of one such as "0.25", -> weight. Keys are texts, as in JSON.
     sizes: dict[str, float] = msgspec.field(default_factory=lambda: {"1": 1.0})
-    #: GPUs of a gang -> CPUs, and GiB of memory, of each of its replicas; "*": all others.
+    #: GPUs of a gang -> CPUs, and GiB of memory, of each of its replicas; "*" for all other sizes.
     cpus: dict[str, float] = msgspec.field(default_factory=dict)
     memory_gib: dict[str, float] = msgspec.field(default_factory=dict)
-    #: GPUs of a gang -> how long such jobs run; "*": all others.
+    #: GPUs of a gang -> how long such jobs run; "*" for all other sizes.
     durations: dict[str, LogNormal | LogUniform] = msgspec.field(
         default_factory=lambda: {ANY_SIZE: LogNormal(median_seconds=3600.0, sigma=1.5)}
     )
@@ -213,7 +213,7 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
         return self.cpus.get(size, self.cpus.get(ANY_SIZE, 0.0))
 
     def memory_of(self, size: str) -> int:
-        """Return the bytes of memory of the same."""
+        """Return the bytes of memory of each replica of a gang of that size."""
         return round(self.memory_gib.get(size, self.memory_gib.get(ANY_SIZE, 0.0)) * 2**30)
 
 

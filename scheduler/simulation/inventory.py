@@ -1,4 +1,4 @@
-"""A cluster as the simulator is given it, and how its nodes are numbered and wired."""
+"""The cluster that the simulator is given, and how its nodes are numbered and wired."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scheduler.core.model.snapshot import Gpu, GpuId, Node, NodeId, NodeLoan, Te
 from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.simulation.errors import ClusterError
 
-#: The virtual cluster of a cluster that names none, and the rack of nodes that name none.
+#: The virtual cluster of a cluster that names none; below, the rack of nodes that name none.
 ONLY_VIRTUAL_CLUSTER = "cluster"
 ONLY_RACK = "rack-1"
-#: Enough for any cluster there is; a slip of the finger should not take all memory.
+#: More GPUs than any real cluster has, so that a typing mistake does not fill all memory.
 MOST_GPUS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How far policies may go against jobs that run; as in a Snapshot."""
+    """The preemption limits of policies, as in a Snapshot."""
 
     preemptions_per_round: int | None = None
     backoff_seconds: float = 30.0
@@ -35,31 +35,31 @@ class ClusterSpec:
     nodes: tuple[Node, ...]
     virtual_clusters: tuple[VirtualCluster, ...]
     tenants: tuple[Tenant, ...] = ()
-    #: None: guarantees are counts of GPUs.
+    #: If None, guarantees are counts of GPUs.
     cells: Specification | None = None
-    #: What a GPU of each model costs for an hour; one that is not named costs 1.
+    #: The price of a GPU-hour of each model; 1 for a model that is not named.
     prices: Mapping[str, float] = field(default_factory=dict)
     bounds: Bounds = Bounds()
-    #: Pools that answer requests, and lend the nodes that they do not need.
+    #: Pools that answer requests and lend nodes that they do not need.
     pools: tuple[ServingPool, ...] = ()
     #: What was assumed, in sentences for the report.
     notes: tuple[str, ...] = ()
-    #: Entries of the file that are not in it: sentences with the number and the first.
+    #: Entries of the file that were left out, in sentences with the number and the first.
     left_out: tuple[str, ...] = ()
 
     @property
     def gpus_by_model(self) -> Mapping[str, int]:
-        """GPUs of each model, by the model's name."""
+        """The number of GPUs of each model."""
         return count_gpus(self.nodes)
 
     @property
     def largest_node(self) -> int:
-        """Most GPUs on one node."""
+        """The most GPUs of a node."""
         return max((len(node.gpus) for node in self.nodes), default=1)
 
 
 def count_gpus(nodes: tuple[Node, ...]) -> dict[str, int]:
-    """Return the GPUs of each model, by the model's name."""
+    """Return the number of GPUs of each model."""
     counts: Counter[str] = Counter()
     for node in nodes:
         if node.gpus:
@@ -102,10 +102,10 @@ class Inventory:
         switches: int = 1,
         serving_pool: str = "",
     ) -> None:
-        """Add one node; one of a serving pool is with its pool for now. GPUs are dealt to sockets and
-        switches evenly, in order of their index.
+        """Add one node; a node of a serving pool is with its pool at first.
 
-        `switches` are counted for the whole node and must be a multiple of `sockets`.
+        GPUs are divided evenly among sockets and switches, in order of their index. `switches` is for the
+        whole node and must be a multiple of `sockets`.
         """
         if self._gpus + gpus > MOST_GPUS:
             raise ClusterError(f"{name}: a cluster may have at most {MOST_GPUS:,} GPUs")

@@ -1,6 +1,4 @@
-"""How the tenants and virtual clusters of a workload map to those of a cluster, before the two are simulated
-together.
-"""
+"""Map the tenants and virtual clusters of a workload to those of a cluster, before both are simulated."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from scheduler.simulation.inventory import ClusterSpec
 
 
 def join(cluster: ClusterSpec, workload: Workload, *, strict: bool = False) -> tuple[ClusterSpec, Workload]:
-    """Make every tenant of the workload known, and a member where it submits.
+    """Add every tenant of the workload to the cluster, as a member where it submits.
 
     In a cluster with one virtual cluster every job goes there. With several, jobs that name another one are
     left out, which the workload reports; with `strict` they raise ClusterError, as do entries of the cluster
@@ -69,7 +67,7 @@ def _moved(workload: Workload, to: str, strangers: Sequence[str]) -> Workload:
 
 
 def _without(workload: Workload, strangers: Sequence[str]) -> Workload:
-    """Leave out the jobs of these virtual clusters; the others are numbered and timed again."""
+    """Return the workload without the jobs of these virtual clusters; ids and times start again."""
     left = [arrival for arrival in workload.arrivals if arrival.job.virtual_cluster not in strangers]
     origin = left[0].job.submitted_at if left else 0.0
     arrivals = tuple(

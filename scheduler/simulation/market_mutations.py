@@ -36,7 +36,7 @@ from scheduler.simulation.traces.fields import BadField, seconds, shown
 KINDS = ("loan", "offer", "take", "withdraw", "lend_rule", "borrow_rule", "grant")
 
 _LOT = ("gpus", "cells")
-#: Of anything; three centuries in seconds.
+#: The largest number in any field; three centuries in seconds.
 _MOST = 1e10
 _KNOWN: Mapping[str, Collection[str]] = {
     "loan": ("from", "to", *_LOT, "in_return", "starts_at", "ends_at"),
@@ -47,7 +47,7 @@ _KNOWN: Mapping[str, Collection[str]] = {
     "grant": ("virtual_cluster", "credits"),
 }
 
-#: What is done in the market, given what virtual clusters own and the instant.
+#: A change to the market, given what virtual clusters own and the instant.
 Mutation = Callable[[Market, Guarantees, float], Loan | None]
 
 
@@ -56,12 +56,12 @@ class MarketMutations:
 
     def __init__(self, virtual_clusters: Collection[str]) -> None:
         self._virtual_clusters = virtual_clusters
-        #: Given in the order in which they are made.
+        #: The ids of offers by name, in the order in which the offers are made.
         self._offers: dict[str, OfferId] = {}
         self._rules = 0
 
     def act(self, kind: str, where: str, value: Any) -> Callable[[Engine], None]:
-        """Return what an event does to the engine; raise InputError that names the field at fault."""
+        """Return what an event does to the engine; raise InputError that names the wrong field."""
         fields = _Fields(f"{where}: {kind}", kind, value, self._virtual_clusters)
         mutation: Mutation = getattr(self, f"_{kind}")(fields)
 
@@ -176,7 +176,7 @@ class _Fields:
         return name
 
     def number(self, field: str, default: float | None = None) -> float:
-        """Return a number of at least 0, of seconds or of whatever it is."""
+        """Return a number of at least 0, in seconds or any other unit."""
         given = self.value.get(field, default)
         if given is None:
             raise InputError(f"{self.where}: {field}: is missing")

@@ -1,4 +1,4 @@
-"""What each way of using `manage.py simulate` has no use for: refused by name, with the reason."""
+"""Refuse options that a way of using `manage.py simulate` ignores, by name and with the reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scheduler.core.model import wording
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.gavel.workload import is_gavel
 
-#: Options by the names that argparse gives them, where these differ from what people type.
+#: Options by their argparse names, where these differ from what users type.
 _TYPED = {"moves": "no_moves"}
-#: The options whose values an axis of --sweep gives, where these differ from the axis.
+#: The options that an axis of --sweep replaces, where their names differ from that of the axis.
 _OF_AXES = {"costs": "cost", "failures": "failure"}
 
 _ITS_JOBS = "its jobs are in the file"
@@ -25,7 +25,7 @@ _SCENARIO = {
     **dict.fromkeys(("sweep", "processes", "celery"), _ONE_RUN),
     "export": "only a trace or a generator is written in our own format",
 }
-_NOT_GAVELS = "Gavel's rounds do not know it"
+_NOT_GAVELS = "Gavel's rounds do not support it"
 _GAVEL_ROUNDS = dict.fromkeys(
     (
         "cells",
@@ -45,14 +45,14 @@ _GAVEL_ROUNDS = dict.fromkeys(
 )
 _GENERATOR = {
     "trace": "a trace and a generator exclude each other",
-    "format": "it is that of a trace",
+    "format": "it is the format of a trace",
     "limit": "the generator's own parameters say how many jobs there are",
 }
 _CELERY = {
     "ledger": "it is written on this machine",
-    "processes": "the workers say how many runs there are at a time",
+    "processes": "the workers decide how many runs there are at a time",
 }
-#: What writing a workload in our own format needs.
+#: The options that writing a workload in our own format uses.
 _EXPORTED = ("export", "trace", "format", "generate", "cluster", "throughputs", "limit", "option", "strict")
 _EXPORT_MAY = frozenset({*_EXPORTED, "seed", "quiet"})
 _EXPORTED_GENERATOR = {
@@ -60,7 +60,7 @@ _EXPORTED_GENERATOR = {
     "strict": "a generator leaves nothing out",
 }
 _NO_RUN = "nothing is simulated"
-#: Options of reading, and what alone knows them.
+#: Options of reading, and the only formats that know them.
 _OF_FORMATS = {
     "tenants": ("helios", "philly"),
     "best_effort": ("alibaba-gpu-v2023", "chronus"),
@@ -72,7 +72,7 @@ _OF_TRACES = ("largest_gpus", "gpu_models")
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """A way of using the command: how messages call it, and what it refuses for which reason."""
+    """A way of using the command: its name in messages, and what it refuses with which reason."""
 
     name: str
     refuses: Mapping[str, str]
@@ -95,7 +95,7 @@ def given_options(parser: argparse.ArgumentParser, arguments: list[str]) -> froz
 
 
 def refuse_unused(given: argparse.Namespace, options: Collection[str]) -> None:
-    """Raise InputError for the first option that has no use with the others; `options` are those given."""
+    """Raise InputError for the first option that has no effect with the others; `options` are those given."""
     axes = [text.partition("=")[0].partition(".")[0] for text in given.sweep]
     named = {option: typed(option) for option in options}
     named |= {_OF_AXES.get(axis, axis): f"--sweep {axis}" for axis in axes}
@@ -110,12 +110,12 @@ def refuse_unused(given: argparse.Namespace, options: Collection[str]) -> None:
     if "jobs" in options and not {"json", "report"} & set(options):
         raise InputError("--jobs adds to what --json or --report writes: give one of them")
     if "format" in options and not given.trace:
-        raise InputError("--format is that of a trace: give one")
+        raise InputError("--format is the format of a trace: give --trace")
     _refuse_reading(given)
 
 
 def typed(option: str) -> str:
-    """Return an option as people type it."""
+    """Return an option as users type it."""
     return "--" + _TYPED.get(option, option).replace("_", "-")
 
 
@@ -142,9 +142,9 @@ def _refuse_reading(given: argparse.Namespace) -> None:
     for name in [text.partition("=")[0] for text in given.option]:
         formats = _OF_FORMATS.get(name, ())
         if given.generate and (formats or name in _OF_TRACES):
-            kind = "gavel: knows" if is_gavel(given.generate) else "a generator knows"
-            raise InputError(f"--option {name} is of traces; {kind} it not")
+            kind = "gavel:" if is_gavel(given.generate) else "a generator"
+            raise InputError(f"--option {name} is for traces; {kind} does not support it")
         if formats and given.format not in formats:
             raise InputError(
-                f"--option {name} is of {wording.either(formats)}; {given.format} does not know it"
+                f"--option {name} is for {wording.either(formats)}; {given.format} does not support it"
             )

@@ -1,7 +1,7 @@
-"""Policies and placers named by where their class is: `package.module:Class[:parameter=value,...]`.
+"""Policies and placers named by the place of their class: `package.module:Class[:parameter=value,...]`.
 
-For trying one that is not installed as a plug-in. Only the command line accepts it: anyone who can type it
-may run any code here.
+This is for trying one that is not installed as a plug-in. Only the command line accepts it, because anyone
+who can type it can run any code here anyway.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def policy_text(text: str) -> str:
-    """Return the text of a policy; one that names a class is known by the class's name from then on.
+    """Return the text of a policy; if it names a class, register the class under its name.
 
-    Raises UnknownPlugin where there is no such class, it is not a policy, or another policy has that name.
+    Raises UnknownPlugin where the class does not exist or is not a policy, or another policy has its name.
     """
     return _known(text, POLICIES, "allocate")
 
 
 def placer_text(text: str) -> str:
-    """Return the text of a placer; likewise."""
+    """Return the text of a placer, as `policy_text` does for a policy."""
     return _known(text, PLACERS, "place")
 
 
@@ -36,7 +36,7 @@ def _known(text: str, known: dict[str, Any], method: str) -> str:
     if match is None:
         return text
     if "" not in sys.path:
-        # As `python -m` would: what lies in the folder one is in.
+        # Also find modules in the current folder, as `python -m` does.
         sys.path.insert(0, "")
     module, name, parameters = match[1], match[2], match[3] or ""
     try:
@@ -45,5 +45,5 @@ def _known(text: str, known: dict[str, Any], method: str) -> str:
         raise UnknownPlugin(f"{text}: {error}") from error
     own = _HUMP.sub("_", name).lower()
     if known.setdefault(own, checked(text, plugin, method)) is not plugin:
-        raise UnknownPlugin(f"{text}: {own} is the name of another one; call the class something else")
+        raise UnknownPlugin(f"{text}: {own} is the name of another plug-in; rename the class")
     return own + parameters

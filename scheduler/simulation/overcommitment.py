@@ -1,4 +1,4 @@
-"""What a run says of nodes that lent what guaranteed jobs did not use."""
+"""What a run reports about nodes that lent what guaranteed jobs did not use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scheduler.core.sim.result import Result
 
 
 def lending_words(result: Result) -> str:
-    """Return how often more was used than was predicted, and how many jobs ran by it; empty: none."""
+    """Return how often use exceeded the prediction, and how many jobs ran on what was lent; empty if none."""
     if not result.peak_samples:
         return ""
     rate = result.peaks_exceeded / result.peak_samples

@@ -23,9 +23,9 @@ TOLERANCE_ROUNDS = 1.0
 
 
 class PrivateClusters:
-    """The same jobs under the same rules, each virtual cluster by itself.
+    """The same jobs under the same rules, with each virtual cluster alone.
 
-    Made before the shared cluster is simulated, so that it is known of each job when it becomes late.
+    They are simulated before the shared cluster, so that it is known when each job becomes late.
     """
 
     def __init__(self, facts: Snapshot, arrivals: Sequence[Arrival], rules: Rules) -> None:
@@ -49,7 +49,7 @@ class PrivateClusters:
         )
 
     def recording(self, on_round: OnRound | None) -> OnRound:
-        """Return what the simulation of the shared cluster shall call in each round."""
+        """Return what the simulation of the shared cluster must call in each round."""
 
         def both(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
             self._late_starts.on_round(engine, outcomes, plan)
@@ -59,7 +59,7 @@ class PrivateClusters:
         return both
 
     def compare(self, shared: Engine, measured: frozenset[int] | None = None) -> tuple[Comparison, ...]:
-        """Compare the delays of all jobs, or of those measured, as they are when the simulation ends."""
+        """Compare the delays of all jobs, or of the measured ones, as known when the simulation ends."""
         real = waits_in(shared, shared.now)
         found = []
         for vc, jobs in self._jobs.items():

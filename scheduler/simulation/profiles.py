@@ -1,7 +1,7 @@
-"""Pollux's measured profiles: what was measured of an application, and what follows where nothing was.
+"""Pollux's measured profiles of applications, and estimates where nothing was measured.
 
-A folder for each application, as petuum/adaptdl has them (branch osdi21-artifact, simulator/traces):
-iteration times by placement and by number of nodes, and epochs by total batch.
+Each application has a folder, as in petuum/adaptdl (branch osdi21-artifact, simulator/traces), with iteration
+times by placement and by number of nodes, and epochs by total batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scheduler.simulation.errors import InputError
 if TYPE_CHECKING:
     from scipy.interpolate import LinearNDInterpolator
 
-#: Epochs after which the authors take an application for trained.
+#: The number of epochs after which the authors consider an application trained.
 EPOCHS: Mapping[str, int] = {
     "bert": 2,
     "cifar10": 100,
@@ -36,7 +36,7 @@ EPOCHS: Mapping[str, int] = {
 #: The batch of the one application whose batch and GPUs the authors fix under Pollux.
 NCF_BATCH = 32768
 LARGEST_LOCAL_BATCH: Mapping[str, int] = {"yolov3": 8}
-#: No placement was measured on more nodes.
+#: The most nodes of a measured placement.
 _MOST_NODES = 16
 
 
@@ -52,7 +52,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class Application:
-    """Measured iterations and epochs; answers are remembered."""
+    """Measured iterations and epochs; answers are cached."""
 
     name: str
     epochs_to_train: int
@@ -60,10 +60,11 @@ class Application:
     max_local_batch: int
     #: By total batch, ascending.
     epochs: Mapping[int, Sequence[Epoch]]
-    #: By placement, its digits as a number: per-GPU batches; seconds of an iteration and of synchronising.
+    #: By placement, its digits as a number: per-GPU batches, and seconds of an iteration and of
+    #: synchronising.
     placements: Mapping[int, tuple[list[float], list[tuple[float, float]]]]
     _between: LinearNDInterpolator
-    #: Every measured iteration, for what lies beyond all of them.
+    #: Every measured iteration, for estimates beyond all of them.
     _measurements: tuple[Measurement, ...] = ()
     _steps: dict[tuple[Placement, int], tuple[float, float]] = field(default_factory=dict)
     _noise: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Application:
         return max(self.epochs)
 
     def progress_at(self, epoch: int) -> float:
-        """Return the progress with which this many epochs are over: the least of all batches."""
+        """Return the progress at the end of this many epochs: the least of all batches."""
         return 0.0 if epoch == 0 else min(measured[epoch - 1].progress for measured in self.epochs.values())
 
     def iterations_at(self, batch: int, epoch: int) -> float:
@@ -98,10 +99,10 @@ class Application:
         return self._noise[batch, epoch]
 
     def step_seconds(self, placement: Placement, local_batch: int) -> tuple[float, float]:
-        """Return the seconds of an iteration, and of these in synchronising.
+        """Return the seconds of an iteration, and how many of them are spent in synchronising.
 
-        A placement that was measured, up to the order of its nodes in a ring, is linear between per-GPU
-        batches; else between nodes, replicas and per-GPU batches.
+        For a measured placement, up to the order of its nodes in a ring, they are interpolated linearly
+        between per-GPU batches; for another, between nodes, replicas and per-GPU batches.
         """
         placement = min(placement[turn:] + placement[:turn] for turn in range(len(placement)))
         key = placement, local_batch
@@ -114,7 +115,7 @@ class Application:
         return self._measurements
 
     def _step_seconds(self, placement: Placement, local_batch: int) -> tuple[float, float]:
-        # A digit a node: of more replicas on a node nothing was measured.
+        # Each node is one digit, since no node was measured with ten replicas or more.
         digits = int("".join(map(str, placement))) if max(placement) < 10 else 0
         known = self.placements.get(digits)
         if known is not None and known[0][0] <= local_batch <= known[0][-1]:
@@ -128,7 +129,7 @@ class Application:
         return float(step), float(sync)
 
     def _beyond(self, nodes: int, replicas: int, local_batch: int) -> tuple[float, float]:
-        """Return what the throughput model says that was fitted to everything measured."""
+        """Return what the throughput model predicts that was fitted to all measurements."""
         if not self._measurements:
             raise InputError(f"{self.name}: nothing was measured near {replicas} replicas on {nodes} nodes")
         parameters = _fitted(self._measurements)
@@ -177,7 +178,7 @@ def read_application(folder: Path) -> Application:
         )
     if not epochs or not points:
         raise InputError(f"{name}: its folder has no measured epochs or no measured iterations")
-    # It takes half of the time in which the simulator starts, and most runs read no profile.
+    # This import takes half of the simulator's start-up time, and most runs read no profile.
     from scipy.interpolate import LinearNDInterpolator
 
     batches = [batch for rows in placed.values() for batch, _ in rows]

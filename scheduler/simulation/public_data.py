@@ -1,6 +1,6 @@
-"""Public traces that the simulator reads: where they are published, under which licence, and what they are.
+"""Public traces that the simulator reads: their publishers, their licences, and their contents.
 
-Sizes and checksums are of the files as published, at one commit of the publisher's repository.
+Sizes and checksums are those of the published files, at one commit of the publisher's repository.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _RAW = "https://raw.githubusercontent.com"
 class PublicFile:
     """One published file."""
 
-    #: Where it is kept in the folder of its set.
+    #: Its path in the folder of its set.
     path: str
-    #: Where it is below the publisher's address.
+    #: Its path below the publisher's address.
     source: str
-    #: None: the publisher does not state it.
+    #: None if the publisher does not state it.
     size_bytes: int | None
-    #: SHA-256 in hexadecimal; None: unknown, and recorded when the file is first downloaded.
+    #: SHA-256 in hexadecimal; None if it is unknown, and then recorded at the first download.
     sha256: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """A published set of files that `manage.py simulate --format` reads, packed ones after unpacking."""
+    """A published set of files that `manage.py simulate --format` reads; archives must be unpacked first."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class DataSet:
 
 
 def _files(source: str, path: str, table: str) -> tuple[PublicFile, ...]:
-    """Read lines of checksum, bytes and name: files below two folders, there and here."""
+    """Return the files in lines of checksum, bytes and name, below `source` there and `path` here."""
     rows = (line.split(" ", 2) for line in table.strip().splitlines())
     return tuple(PublicFile(path + name, source + name, int(size), digest) for digest, size, name in rows)
 
@@ -249,7 +249,7 @@ f3bde37fff505ffa0c27af97945fdc853df0ab83e458c432d9b2ed3239475c18 4039 yolov3/val
         format="philly",
         address="https://media.githubusercontent.com/media/msr-fiddle/philly-traces/29a1b87fa2d9ed80b83c9e3a37f3a88d382b031d",
         files=(
-            # The checksum is the one that the repository names for its large file.
+            # The repository states this checksum for its large file.
             PublicFile(
                 "trace-data.tar.gz",
                 "trace-data.tar.gz",

@@ -1,8 +1,7 @@
-"""How fast kinds of training job run: on which GPU model, how far apart, and with which partners.
+"""How fast kinds of training job run, by GPU model, number of nodes, and partners on the same GPUs.
 
-Two readings of measurements are ours: a gain from spreading or sharing is noise and counts as 1, and a gang
-size that was not measured is as relative as the nearest smaller one that was (the smallest, when none is
-smaller).
+Two assumptions are ours: a gain from spreading or sharing is noise and counts as 1, and a gang size that was
+not measured has the relative speeds of the nearest smaller measured one (the smallest, if none is smaller).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from scheduler.simulation.errors import ThroughputError
 
 @dataclass(frozen=True, kw_only=True)
 class ThroughputTable:
-    """Measured rates. All questions are answered relatively; None: not known. Model names ignore case.
+    """Measured rates. Answers are relative, and None where nothing is known. Model names ignore case.
 
     Keys are (application, gang size in GPUs, GPU model in lower case).
     """
@@ -26,13 +25,13 @@ class ThroughputTable:
     name: str
     #: The GPU model that counts as 1, in lower case; empty when no rates by model are known.
     reference: str = ""
-    #: Steps (or samples, or epochs) a second of a gang that is alone and near; 0: it does not fit.
+    #: Steps (or samples, or epochs) a second of a gang that is alone and near; 0 if it does not fit.
     alone: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
     #: The same for a gang spread over nodes.
     spread: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
     #: (application, gang size) -> number of nodes -> speed relative to one node.
     by_nodes: Mapping[tuple[str, int], Mapping[int, float]] = field(default_factory=dict)
-    #: (application, other, gang size, GPU model or "") -> speed of the first relative to being alone; 0:
+    #: (application, other, gang size, GPU model or "") -> speed of the first relative to running alone; 0 if
     #: the two do not fit together.
     pairs: Mapping[tuple[str, str, int, str], float] = field(default_factory=dict)
     #: The same beside several others, in alphabetical order.
@@ -40,7 +39,7 @@ class ThroughputTable:
 
     @cached_property
     def applications(self) -> frozenset[str]:
-        """Every kind of job of which any rate is known."""
+        """Every kind of job with a known rate."""
         return frozenset(
             key[0] for keys in (self.alone, self.by_nodes, self.pairs, self.groups) for key in keys
         )
@@ -58,7 +57,7 @@ class ThroughputTable:
         return {application: tuple(sorted(found)) for application, found in sizes.items()}
 
     def measured_size(self, application: str, gpus: int) -> int | None:
-        """Return the gang size whose measurements speak for this one; None: the application is not known."""
+        """Return the gang size whose measurements represent this one; None if the application is unknown."""
         sizes = self._sizes.get(application)
         if not sizes:
             return None
@@ -70,10 +69,10 @@ class ThroughputTable:
         return None if size is None else self.alone[application, size, self.reference]
 
     def rate(self, application: str, gpus: int, gpu_model: str, of_gpus: int | None = None) -> float | None:
-        """Return the speed of a gang on this model, relative to the reference model; 0: it does not fit.
+        """Return the speed of a gang on this model, relative to the reference model; 0 if it does not fit.
 
-        The reference is a gang of the same size, or of `of_gpus`: for an elastic job, whose work is that of
-        another size. That needs both sizes to have been measured.
+        The reference is a gang of the same size, or of `of_gpus` for an elastic job whose work is that of
+        another size. The latter needs measurements of both sizes.
         """
         size = self.measured_size(application, gpus)
         if size is None:
@@ -90,8 +89,8 @@ class ThroughputTable:
     def locality(self, application: str, gpus: int, nodes: int, gpu_model: str | None = None) -> float | None:
         """Return the speed of a gang on `nodes` nodes, relative to as few as possible; at most 1.
 
-        Measured by number of nodes where known: linear between two, the last beyond. Otherwise by the single
-        "spread" measurement of this model (the reference model when none is given).
+        If it was measured by number of nodes, it is linear between two numbers, and constant beyond the last.
+        Otherwise it is the single "spread" measurement of this model (by default, the reference model).
         """
         if nodes <= 1 or gpus <= 1:
             return 1.0
@@ -104,7 +103,7 @@ class ThroughputTable:
     def interference(self, application: str, other: str, gpu_model: str, gpus: int = 1) -> float | None:
         """Return the speed of a gang that shares all its GPUs with one of `other`; alone is 1, the most.
 
-        0: the two do not fit on the GPUs together. Both gangs have `gpus` GPUs.
+        It is 0 if the two do not fit on the GPUs together. Both gangs have `gpus` GPUs.
         """
         for model in (gpu_model.lower(), ""):
             found = self.pairs.get((application, other, gpus, model))
@@ -113,19 +112,19 @@ class ThroughputTable:
         return None
 
     def among(self, application: str, others: Sequence[str], gpu_model: str, gpus: int = 1) -> float | None:
-        """Return the same of a gang that shares all its GPUs with one of each of several others."""
+        """Return the same for a gang that shares all its GPUs with one of each of several others."""
         found = self.groups.get((application, tuple(sorted(others)), gpus, gpu_model.lower()))
         return None if found is None else min(1.0, found)
 
     def throughput(self, application: str, gpus: int) -> Mapping[str, float]:
-        """Return the steps a second by GPU model where this very gang size was measured: Job.throughput."""
+        """Return the steps a second by GPU model, for `Job.throughput`, if this gang size was measured."""
         found = {model: self.alone.get((application, gpus, model)) for model in self.gpu_models}
         return {model: rate for model, rate in found.items() if rate}
 
     def pair_speeds(
         self, applications: Collection[str], gpu_models: Collection[str]
     ) -> tuple[PairSpeeds, ...]:
-        """Return what was measured of two of these applications on the same GPUs of these models."""
+        """Return the measured speeds of two of these applications on the same GPUs of these models."""
         known = []
         for (one, other, gpus, model), speed in sorted(self.pairs.items()):
             reverse = self.pairs.get((other, one, gpus, model))
@@ -142,12 +141,12 @@ class ThroughputTable:
     def group_speeds(
         self, applications: Collection[str], gpu_models: Collection[str]
     ) -> tuple[GroupSpeeds, ...]:
-        """Return the same of three and more of these applications, where every side was measured."""
+        """Return the same for three and more of these applications, where all of a group were measured."""
         names, known = {name.lower(): name for name in gpu_models}, []
         for application, others, gpus, model in sorted(self.groups):
             everyone = (application, *others)
             if application > others[0] or model not in names or not set(everyone) <= set(applications):
-                continue  # The first of a group stands for it.
+                continue  # The first of a group represents it.
             sides = [
                 self.among(one, everyone[:place] + everyone[place + 1 :], model, gpus)
                 for place, one in enumerate(everyone)
@@ -170,7 +169,7 @@ def _between(speeds: Mapping[int, float], nodes: int) -> float:
 
 
 def merged(first: ThroughputTable, *others: ThroughputTable) -> ThroughputTable:
-    """Return one table of several; what an earlier one says about a kind of job stands."""
+    """Return several tables as one; an entry of an earlier table overrides the same entry of later ones."""
     tables = (first, *others)
     alone: dict[tuple[str, int, str], float] = {}
     spread: dict[tuple[str, int, str], float] = {}

@@ -1,4 +1,4 @@
-"""A scenario, reported round by round: what happened, what was decided, and why the others wait."""
+"""Report a scenario round by round: what happened, what was decided, and why the other jobs wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OnRound = Callable[[Engine, Sequence[ViewOutcome], Plan], None]
 
 
 def replay_scenario(path: Path, case: Case, output: TextIO, on_round: OnRound | None = None) -> Result:
-    """Simulate a scenario and print every decision; what the case leaves open is taken from the file."""
+    """Simulate a scenario and print every decision; the file decides what the case leaves open."""
     scenario = read_scenario(path, case.cluster)
     cluster = divided_by_cells(scenario.cluster) if case.cells else scenario.cluster
     cluster, workload = join(cluster, scenario.workload, strict=case.strict)
@@ -66,7 +66,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO, on_round: OnRound | 
 
 
 class _Printer:
-    """Prints events and rounds as they come; rounds in which nothing changes are left out."""
+    """Prints events and rounds as they come; it leaves out rounds in which nothing changes."""
 
     def __init__(self, scenario: Scenario, output: TextIO) -> None:
         self._names, self._output = scenario.names, output
@@ -78,7 +78,7 @@ class _Printer:
         return self._names.get(job, f"job {job}")
 
     def printed(self, event: ScenarioEvent) -> ScenarioEvent:
-        """Return the event such that it is printed when it happens."""
+        """Return the event, changed so that it is printed when it happens."""
 
         def act(engine: Engine) -> None:
             self._output.write(f"{event.at:>10g}  {event.words}\n")
@@ -101,7 +101,7 @@ class _Printer:
         self._why = why
 
     def _tell_of_nodes(self, engine: Engine) -> None:
-        """Print how many nodes take work, where autoscaling changed that."""
+        """Print how many nodes take work, if autoscaling changed that."""
         if engine.autoscaler is not None and self._closed != engine.autoscaler.closed:
             self._closed = engine.autoscaler.closed
             nodes = engine.round_engine.facts.frame.nodes

@@ -1,4 +1,4 @@
-"""One simulation: an experiment in, a result out. The Python face of `manage.py simulate`."""
+"""One simulation: an experiment in, a result out. This is the Python interface of `manage.py simulate`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.run import simulate_rounds
 from scheduler.simulation.private import PrivateClusters
 
-_WITHHELD = (
-    "What a job makes of GPUs is known when it, or one like it, has run alone for two to three minutes."
-)
+_WITHHELD = "How a job uses GPUs is known once it, or a similar job, has run alone for two to three minutes."
 
 
 def simulate(
@@ -33,10 +31,10 @@ def simulate(
     is_interrupted: Callable[[], bool] = lambda: False,
     on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
 ) -> Result:
-    """Run to the end, or until `is_interrupted`, which is asked after every round.
+    """Run to the end, or until `is_interrupted`, which is called after every round.
 
-    A result that ends early is valid as far as it goes and says why in `cut_short`. `on_progress` is called
-    about a hundred times. Gavel's own rounds have no plans, so `on_round` is not called in them.
+    A result that ends early is valid as far as it goes, and `cut_short` states the reason. `on_progress` is
+    called about a hundred times. Gavel's own rounds have no plans, so they do not call `on_round`.
     """
     if experiment.rounds:
         return simulate_rounds(experiment, on_progress=on_progress, is_interrupted=is_interrupted)
@@ -51,7 +49,7 @@ def simulate(
         script=experiment.script,
         pools=experiment.cluster.pools,
         on_round=privately.recording(on_round) if privately else on_round,
-        # To ask for processor time costs a system call, which is too much twice a round.
+        # Reading the processor time costs a system call, which is too slow for twice a round.
         stopwatch=time.perf_counter,
     )
     first, end = experiment.window or (0, len(arrivals))
@@ -72,7 +70,7 @@ def simulate(
             cut_short = "it was interrupted"
             return True
         if experiment.window is not None:
-            # From the back: the last to end is checked until it has.
+            # Check from the end: the last job to end is checked until it has ended.
             while measured and _has_ended(engine, measured[-1]):
                 measured.pop()
             return not measured
@@ -83,7 +81,7 @@ def simulate(
     elapsed, passed = time.process_time() - began, time.perf_counter() - began_at
     if left and not cut_short and experiment.window is None:
         cut_short = left
-    # Predicted ends that did not come may lie far behind the last job.
+    # Predicted ends that did not happen may be long after the last job.
     ended_at = engine.now if engine.round_engine.facts.jobs else engine.happened_at
     all_node_seconds = None
     if not experiment.cluster.pools:
@@ -140,7 +138,7 @@ def simulate(
 
 
 def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
-    """Return the arrivals, a job accepting no model on which its table says that it does not fit."""
+    """Return the arrivals; no job accepts a model on which, by its table, it does not fit."""
     speeds, arrivals = experiment.rules.speeds, experiment.workload.arrivals
     if speeds.tables is None:
         return arrivals
@@ -167,14 +165,14 @@ def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
 
 
 def _measures_profiles(facts: Snapshot) -> bool:
-    """Whether some policy runs jobs to know their profiles."""
+    """Return whether a policy runs jobs to find out their profiles."""
     plugins = [(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters]
     plugins.append((facts.spare_policy, facts.spare_policy_parameters))
     return any(getattr(make_policy(*plugin), "measures_profiles", False) for plugin in plugins)
 
 
 def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """Return the arrivals, without profiles: each is known once the job has run."""
+    """Return the arrivals without profiles, each of which is known only once the job has run."""
     return tuple(
         arrival
         if arrival.job.profile is None
@@ -190,7 +188,7 @@ def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
 def _speeds_by_tenant(
     experiment: Experiment, arrivals: Sequence[Arrival]
 ) -> Mapping[str, Mapping[str, float]]:
-    """Return how fast each tenant's jobs are on every model relative to their best, by their work."""
+    """Return how fast each tenant's jobs are on every model relative to their best, weighted by work."""
     speeds, models = experiment.rules.speeds, tuple(experiment.cluster.gpus_by_model)
     if speeds.tables is None:
         return {}
@@ -222,11 +220,11 @@ def _has_ended(engine: Engine, job: object) -> bool:
 
 
 def _named(found: set[str], given: str) -> str:
-    return given or (found.pop() if len(found) == 1 else "as the cluster says")
+    return given or (found.pop() if len(found) == 1 else "the cluster's")
 
 
 def _about(experiment: Experiment) -> list[str]:
-    """Return under which rules it ran."""
+    """Return sentences on the rules of the run."""
     rules = experiment.rules
     said = []
     costs = rules.costs
@@ -242,10 +240,10 @@ def _about(experiment: Experiment) -> list[str]:
         said.append(f"{each.name} of {each.application or 'all'} jobs{gangs}: {each.seconds:g} s.")
     if costs.event_seconds:
         said.append(
-            f"Who runs on pays {costs.event_seconds:g} s whenever a round starts, stops or moves anybody."
+            f"Other running jobs pay {costs.event_seconds:g} s whenever a round starts, stops or moves a job."
         )
     if not rules.moves:
-        said.append("A job that runs is never moved: it stays where it is, or gives way.")
+        said.append("A running job is never moved: it keeps its GPUs, or is preempted.")
     if rules.speeds.tables is None:
         said.append("Every job runs at the same speed on every GPU model.")
     if rules.speeds.default_locality < 1:
@@ -253,12 +251,12 @@ def _about(experiment: Experiment) -> list[str]:
             f"A gang runs at {rules.speeds.default_locality:g} of its speed for each node beyond the fewest."
         )
     if rules.tells_steps:
-        said.append("Jobs tell of their steps: measured run times overrule those that were declared.")
+        said.append("Jobs report their steps: measured run times overrule declared ones.")
     if (scaling := rules.autoscaling) is not None:
         most = scaling.max_nodes or len(experiment.cluster.nodes)
         said.append(
             f"{scaling.min_nodes} to {most} nodes are in service, so that their utility is from"
-            f" {scaling.low_utility:g} to {scaling.high_utility:g}; that is looked at every"
+            f" {scaling.low_utility:g} to {scaling.high_utility:g}; that is checked every"
             f" {scaling.every_seconds:g} s."
         )
     if rules.failures.probability:

@@ -14,7 +14,8 @@ The file is YAML (docs/simulator.md, "Scenarios"):
       - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
       - {at: 200, finish: second}
 
-Those that change nodes, tenants and virtual clusters are in `changes`, the market's in `market_mutations`.
+Events that change nodes, tenants and virtual clusters are in `changes`, those of the market in
+`market_mutations`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _TOP = ("cluster", "policy", "placer", "round_seconds", "profiles", "autoscaling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioEvent:
-    """A scripted event: something done to the engine at an instant."""
+    """A scripted event: something that is done to the engine at an instant."""
 
     at: float
     words: str
@@ -61,11 +62,11 @@ class ScenarioEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What a scenario file says. Empty texts: left to the command line."""
+    """The content of a scenario file. The command line decides what an empty text leaves open."""
 
     workload: Workload
     script: tuple[ScenarioEvent, ...]
-    #: The names of the jobs that have one, by id.
+    #: The names of jobs that have one, by id.
     names: Mapping[JobId, str]
     cluster: ClusterSpec
     policy: str = ""
@@ -75,7 +76,7 @@ class Scenario:
 
 
 def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
-    """Read a scenario file; raise InputError that names the event and the field at fault.
+    """Read a scenario file; raise InputError that names the event and the wrong field.
 
     `cluster` is a cluster to use instead of the file's own.
     """
@@ -92,7 +93,7 @@ def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
     spec = cluster or str(content.get("cluster", ""))
     if not spec:
         raise InputError(f"{path.name}: names no cluster; give one there, or --cluster")
-    # A folder beside the file, or wherever else: nothing of it is copied.
+    # The folder may be beside the file or anywhere else; it is not copied.
     named = str(content.get("profiles", ""))
     profiles = (path.parent / named) if named else None
     if profiles is not None and not profiles.is_dir():
@@ -118,12 +119,12 @@ class _Reader:
             self._check(place, event)
             if "submit" in event:
                 self._submit(place, event)
-        # By submission, as the workload will number them.
+        # Sort by submission, because the workload numbers jobs in that order.
         self._jobs.sort(key=lambda pair: pair[0].submitted_at)
         self._numbers = {name: JobId(number) for number, (_, name) in enumerate(self._jobs, 1) if name}
         options = TraceOptions(gpus_per_node=self._cluster.largest_node)
         workload = make_workload(self._file, [job for job, _ in self._jobs], options)
-        # A workload counts from its first job; a scenario from its own zero.
+        # Times of a workload count from its first job, those of a scenario from its own zero.
         first = self._jobs[0][0].submitted_at if self._jobs else 0.0
         arrivals = tuple(
             replace(each, job=replace(each.job, submitted_at=each.job.submitted_at + first))
@@ -201,8 +202,10 @@ class _Reader:
             yield ScenarioEvent(at=at, words=words, act=lambda engine: engine.reconfigure(change))
 
     def _node_loan(self, kind: str, where: str, value: Any) -> Callable[[Engine], None]:
-        """Return how nodes are lent, {node_loan: NAME}, or asked back: {node_return: {node, by}}, or the
-        cheapest ones, {node_return: {serving_pool, nodes, by}}."""
+        """Return the action of {node_loan: NAME}, or of {node_return: {node, by}}.
+
+        {node_return: {serving_pool, nodes, by}} asks the cheapest nodes back.
+        """
         if kind == "node_loan":
             lent = [self._pool_node(where, value)]
             return lambda engine: engine.node_loans.lend(lent)
@@ -222,14 +225,14 @@ class _Reader:
         for node in self._cluster.nodes:
             if node.name == name and node.loan is not None:
                 return node.id
-        raise InputError(f"{where}: {shown(name)} is no node of a serving pool")
+        raise InputError(f"{where}: {shown(name)} is not a node of a serving pool")
 
     def _job(self, where: str, value: Any) -> JobId:
         if str(value) in self._numbers:
             return self._numbers[str(value)]
         if isinstance(value, int) and 0 < value <= len(self._jobs):
             return JobId(value)
-        raise InputError(f"{where}: {shown(value)} is no job: give its name, or its number by submission")
+        raise InputError(f"{where}: {shown(value)} is not a job: give its name, or its number by submission")
 
 
 def _words(value: Any) -> str:

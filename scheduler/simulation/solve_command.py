@@ -1,4 +1,4 @@
-"""`manage.py solve`: what a policy of Gavel's family would allocate in one instance, without a server."""
+"""`manage.py solve`: the allocation of a policy of Gavel's family for one instance, without a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler.core.solvers.solution import Solution
 from scheduler.core.solvers.solving import OBJECTIVES, solve
 from scheduler.simulation.errors import InputError
 
-#: The parameters of `gavel`: of which type they are, and what holds without them.
+#: The parameters of `gavel`: their types and defaults.
 PARAMETERS: Mapping[str, Any] = {
     "objective": "max_min",
     "aware": True,
@@ -32,8 +32,10 @@ SHOWN = 50
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line asks; return the exit code: 1 for an instance with mistakes or an objective
-    that is not possible, 2 for a file that cannot be read or a policy that there is not.
+    """Carry out the command line; return the exit code.
+
+    The code is 1 for an instance with mistakes or an impossible objective, and 2 for a file that cannot be
+    read or an unknown policy.
     """
     order = _parser().parse_args(arguments)
     try:
@@ -78,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parameters_of(policy: str) -> dict[str, Any]:
-    """Return the parameters of `gavel` as they are written; raise InputError that names the wrong one."""
+    """Return the parameters of `gavel` from a policy's text; raise InputError that names a wrong one."""
     try:
         name, given = parse_plugin(policy)
     except SchedulingError as error:
@@ -100,7 +102,7 @@ def parameters_of(policy: str) -> dict[str, Any]:
 
 
 def read_json(file: str) -> Any:
-    """Return what a JSON file holds; raise InputError with the line when it is not JSON, or OSError."""
+    """Return the content of a JSON file; raise InputError with the line when it is not JSON, or OSError."""
     try:
         return json.loads(Path(file).read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
@@ -124,7 +126,7 @@ def described(solution: Solution, objective: str, seconds: float) -> str:
         *_jobs(solution),
     ]
     for what, jobs in (
-        ("runs on no model that is there", solution.stuck),
+        ("runs on none of the models", solution.stuck),
         ("misses its SLO", solution.missed),
     ):
         lines += [f"job {instance.names[job]} {what}" for job in jobs]
@@ -156,5 +158,5 @@ def _jobs(solution: Solution) -> list[str]:
     if instance.jobs > SHOWN:
         lines.append(f"... and {instance.jobs - SHOWN} more; --json prints all")
     if solution.shared:
-        lines.append("in brackets: of that, sharing its GPUs with another job")
+        lines.append("in brackets: the part of that while it shares its GPUs with another job")
     return lines

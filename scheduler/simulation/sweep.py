@@ -1,4 +1,4 @@
-"""Many simulations: every policy with every seed and parameter, in processes of this machine or elsewhere.
+"""Run many simulations: every policy with every seed and parameter, in processes here or elsewhere.
 
 An experiment is described by plain values (`Case`), so that it can be sent to another process or a Celery
 worker. A process that runs it reads the files again and gives the same result.
@@ -65,9 +65,9 @@ class Case:
     policy: str = "fifo"
     placer: str = ""
     throughputs: str = ""
-    #: None: a minute, or what Gavel's own rounds last.
+    #: None for a minute, or for the length of Gavel's own rounds.
     round_seconds: float | None = None
-    #: Empty: the platform's rounds; else Gavel's own.
+    #: Empty for the platform's rounds, else Gavel's own.
     rounds: str = ""
     limit: int | None = None
     seed: int = 0
@@ -77,31 +77,31 @@ class Case:
     costs: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, float] = field(default_factory=dict)
     locality: float = 1.0
-    #: Jobs report their steps.
+    #: Whether jobs report their steps.
     steps: bool = False
-    #: How jobs with a profile scale, as their scheduler knows it: as measured so far, or the truth.
+    #: What the scheduler knows about how jobs with a profile scale: what they measured so far, or the truth.
     goodput: str = "measured"
-    #: What gangs over several nodes lose where they meet.
+    #: The part of its speed that a gang over several nodes loses beside another one.
     interference: float = 0.0
-    #: Empty: all nodes are in service; else within which bounds how many are.
+    #: The bounds of the number of nodes in service; if empty, all nodes are.
     autoscaling: Mapping[str, float] = field(default_factory=dict)
-    #: Jobs that run may be moved.
+    #: Whether running jobs may be moved.
     moves: bool = True
-    #: Divide every guarantee by cells.
+    #: Whether every guarantee is divided by cells.
     cells: bool = False
     private: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCase:
-    """An experiment, and what was wrong with its input."""
+    """An experiment, and the problems of its input."""
 
     experiment: Experiment
     problems: tuple[str, ...] = ()
 
 
 def prepare(case: Case) -> PreparedCase:
-    """Read the files of a case; raise InputError for what cannot be used."""
+    """Read the files of a case; raise InputError for unusable ones."""
     _check_rounds(case)
     table = table_of(case)
     cluster = load_cluster(case.cluster)
@@ -126,7 +126,7 @@ def prepare(case: Case) -> PreparedCase:
 
 
 def rules_of(case: Case, cluster: ClusterSpec, table: ThroughputTable | None) -> Rules:
-    """Return the rules of the world that a case describes; raise InputError for what cannot be."""
+    """Return the rules of the world that a case describes; raise InputError for impossible ones."""
     return Rules(
         speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
         costs=_costs(case.costs),
@@ -161,7 +161,7 @@ def _round_seconds(case: Case) -> float:
 
 
 def _check_rounds(case: Case) -> None:
-    """Refuse what Gavel's own rounds do not know."""
+    """Refuse what Gavel's own rounds do not support."""
     given = {
         "cells": case.cells,
         "private clusters": case.private,
@@ -176,13 +176,13 @@ def _check_rounds(case: Case) -> None:
     }
     strange = [name for name, is_given in given.items() if is_given]
     if case.rounds and strange:
-        raise InputError(f"--rounds {case.rounds} knows no {wording.listed(strange)}: leave that out")
+        raise InputError(f"--rounds {case.rounds} does not support {wording.listed(strange)}: leave that out")
 
 
 def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workload, tuple[str, ...]]:
-    """Read or generate the jobs of a case, and say what was wrong with them.
+    """Read or generate the jobs of a case; return the workload and the problems of its input.
 
-    For a cluster, gangs are split as its nodes demand, and jobs that it is too small for are problems.
+    For a cluster, gangs are split as its nodes require, and jobs that are too large for it are problems.
     """
     options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=table_of(case)))
     if case.generator:
@@ -205,9 +205,9 @@ def table_of(case: Case) -> ThroughputTable | None:
 
 
 def _for_cluster(options: TraceOptions, node_size: int, cluster: ClusterSpec) -> TraceOptions:
-    """Return the options with what the cluster decides, where a person has not."""
+    """Return the options with what the cluster decides, where the user has not set them."""
     if options.gpus_per_node is None:
-        # A gang of the trace is split as its own cluster had to, or as this one has to.
+        # A gang is split as the nodes of the trace's own cluster required, or as those of this one require.
         options = replace(options, gpus_per_node=min(node_size, cluster.largest_node))
     if options.largest_gpus is None:
         options = replace(options, largest_gpus=max(cluster.gpus_by_model.values(), default=0))
@@ -245,7 +245,7 @@ def _costs(given: Mapping[str, float]) -> Costs:
 
 
 def _made(kind: type[T], word: str, given: Mapping[str, float]) -> T:
-    """Return the parameters as their dataclass, naming the one that is wrong."""
+    """Return the parameters as their dataclass; raise InputError that names a wrong one."""
     known = [each.name for each in fields(kind) if each.name not in ("classes", "special")]  # type: ignore[arg-type]
     for name in given:
         if name not in known:
@@ -266,9 +266,9 @@ def expand(
 ) -> list[Case]:
     """Return the case with every combination of policy, seed and the values of each axis, in that order.
 
-    An axis is a field of Case that holds a number or a text, or one of its costs, failures or autoscaling:
-    "costs.start_seconds". Raises InputError for another axis, or a value that is not a number where one
-    belongs.
+    An axis is a field of Case that holds a number or a text, or an entry of its costs, failures or
+    autoscaling, such as "costs.start_seconds". Raises InputError for another axis, or for a value that should
+    be a number and is not.
     """
     cases = [replace(case, policy=policy, seed=seed) for policy in policies for seed in seeds]
     for axis, values in axes.items():
@@ -286,7 +286,7 @@ def _with(case: Case, axis: str, text: str) -> Case:
         return replace(case, **is_on)
     if axis == "autoscaling" and text in ("no", "yes"):
         if not case.autoscaling:
-            raise InputError("axis autoscaling: say what it is, as by --autoscaling min_nodes=1")
+            raise InputError("axis autoscaling: state its bounds, such as --autoscaling min_nodes=1")
         return case if text == "yes" else replace(case, autoscaling={})
     if not (axis in _NUMBERS or (dot and group in ("costs", "failures", "autoscaling"))):
         choices = [
@@ -312,9 +312,9 @@ def _with(case: Case, axis: str, text: str) -> Case:
 
 
 def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result]]:
-    """Simulate all cases, `processes` at a time; yield the place of each and its result as they are done.
+    """Simulate all cases, `processes` at a time; yield the index and the result of each as it finishes.
 
-    The results are those that `run_case` gives one after another.
+    The results are those that `run_case` gives.
     """
     if processes <= 1:
         for place, case in enumerate(cases):
@@ -337,7 +337,7 @@ def run_to_file(case: str, target: str) -> None:
         done, content = f"{target}.json", result_to_json(run_case(case_from_json(case)))
     except (InputError, SchedulingError, OSError) as error:
         done, content = f"{target}.error", str(error).encode()
-    # Whole or not at all: a process that waits for the file reads it as soon as it is there.
+    # The file appears only when complete, because a waiting process reads it as soon as it exists.
     unfinished = Path(f"{done}.part")
     unfinished.write_bytes(content)
     unfinished.rename(done)

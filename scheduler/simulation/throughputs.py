@@ -1,11 +1,11 @@
-"""Readers of throughput tables. The content of a file shows which kind it is.
+"""Read throughput tables. The content of a file shows which kind it is.
 
 - Gavel's throughput JSON (stanford-futuredata/gavel, OSDI'20): steps/s by GPU model, job type and gang size,
   alone and in pairs, and for gangs that are spread over nodes (`*_unconsolidated`);
 - Chronus's model_info.json (SoCC'21): relative speed by number of nodes;
 - Lucid's colocate_pairs.csv (ASPLOS'23): relative speeds of two jobs on one GPU;
-- our own CSV: application, gpus, gpu_model, rate and, where measured, nodes or other (up to three, with a
-  plus between them).
+- our own CSV: application, gpus, gpu_model, rate and, where measured, nodes or other (up to three
+  applications, with a plus between them).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scheduler.simulation.file_kinds import decoded, json_fault, not_a_table
 from scheduler.simulation.rates import ThroughputTable
 
 _SPREAD = "_unconsolidated"
-#: The digits of the longest number of GPUs or nodes that is believed.
+#: The most digits of a plausible number of GPUs or nodes.
 _DIGITS = 9
 _GAVEL_KEY = re.compile(r"\('(.*)', (\d{1,9})\)")
 

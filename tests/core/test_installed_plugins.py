@@ -94,7 +94,7 @@ def test_a_class_is_named_as_it_is_and_errors_say_what_is_wrong(
     with pytest.raises(UnknownPlugin, match="no dataclass with a method place"):
         placer_text("printed_policies:ShortestRemaining")
     (package / "others.py").write_text(PRINTED)
-    with pytest.raises(UnknownPlugin, match="shortest_remaining is the name of another one"):
+    with pytest.raises(UnknownPlugin, match="shortest_remaining is the name of another plug-in"):
         policy_text("others:ShortestRemaining")
     del POLICIES["shortest_remaining"]
     assert "shortest_remaining" not in PLACERS

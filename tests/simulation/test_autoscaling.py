@@ -112,7 +112,7 @@ def test_clusters_that_it_is_not_for_are_refused(trace: str, tmp_path: Path) -> 
         prepare(
             Case(trace=trace, format="allot", cluster="v100=8:4", autoscaling={"min_nodes": 1}, private=True)
         )
-    with pytest.raises(InputError, match="say what it is, as by --autoscaling"):
+    with pytest.raises(InputError, match="state its bounds, such as --autoscaling"):
         expand(case(trace), ["fifo"], [0], {"autoscaling": ["no", "yes"]})
     story = tmp_path / "story.yaml"
     story.write_text(STORY.replace("{min_nodes: 1, max_nodes: 4, every_seconds: 300}", "4"))

@@ -1,4 +1,4 @@
-"""`manage.py cells check`: every mistake with its place, or what everybody gets."""
+"""`manage.py cells check`: every mistake with its place, or what each virtual cluster gets."""
 
 import subprocess
 import sys

@@ -65,7 +65,7 @@ def test_ids_of_nodes_and_gpus_are_unique() -> None:
         ("v100=8:0", "on nodes of at least 1"),
         ("v100=99999999999", "GPUs must be from 1 to 1,000,000"),
         ("v100=8,v100=8", "v100 is named twice; give all its GPUs at once"),
-        ("v100=8:4,p100=8,k80=8", "say the GPUs of a node once, after the last"),
+        ("v100=8:4,p100=8,k80=8", "give the GPUs of a node once, after the last"),
         ("v100=-8", "is not model=GPUs"),
     ],
 )
@@ -154,7 +154,7 @@ WRONG = [
         r"racks\[0\]: nodes\[0\]: gpus: 0 is not a whole number of at least 1",
     ),
     ("gpus: 8", "gpu: 8", r"nodes\[0\]: gpu: is not a field here; there are name, count, gpu_model, gpus"),
-    ("switches: 4", "switches: 3", "8 GPUs cannot be dealt evenly to 2 sockets and 3 switches"),
+    ("switches: 4", "switches: 3", "8 GPUs cannot be divided evenly among 2 sockets and 3 switches"),
     ("512GiB", "lots", "memory: 'lots' is not a size such as 512GiB"),
     ("bandwidth: 2GiB", "bandwidth: fast", "storage_bandwidth: 'fast' is not a size such as 512GiB"),
     ("300GiB", "[]", r"cache: \[\] is not a size such as 512GiB"),
@@ -259,13 +259,13 @@ def test_tables_of_virtual_clusters_give_each_its_nodes(tmp_path: Path) -> None:
 def test_a_wrong_table_names_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"cluster\.csv:3: num_gpus: 'two' is not a whole number"):
         read_text(tmp_path, "machine_id,num_gpus\nm0,2\nm1,two\n", "cluster.csv")
-    with pytest.raises(ClusterError, match="a and b are those of no known cluster table"):
+    with pytest.raises(ClusterError, match="a and b match no known cluster table"):
         read_text(tmp_path, "a,b\n1,2\n", "cluster.csv")
-    with pytest.raises(ClusterError, match='a header that would do is "machine_id,num_gpus,gpu_mem_gb", '):
+    with pytest.raises(ClusterError, match='a valid header is "machine_id,num_gpus,gpu_mem_gb", '):
         read_text(tmp_path, "a,b\n1,2\n", "cluster.csv")
-    with pytest.raises(ClusterError, match=r"cluster\.csv:1: the columns are divided by semicolons"):
+    with pytest.raises(ClusterError, match=r"cluster\.csv:1: the columns are separated by semicolons"):
         read_text(tmp_path, "machine_id;num_gpus\nm0;2\n", "cluster.csv")
-    with pytest.raises(ClusterError, match=r"cluster\.csv:3: has not the 2 fields of the header"):
+    with pytest.raises(ClusterError, match=r"cluster\.csv:3: does not have the 2 fields of the header"):
         read_text(tmp_path, "machine_id,num_gpus\nm0,2\nm1\n", "cluster.csv")
 
 

@@ -66,7 +66,7 @@ def test_steps_that_are_told_overrule_wrong_estimates(tmp_path: Path) -> None:
     silent, telling = json.loads(out.read_text())["policies"]
     assert silent["completion_seconds"]["mean"] == pytest.approx((900 + 999) / 2)
     assert telling["completion_seconds"]["mean"] == pytest.approx((1_000 + 159) / 2)
-    assert any("tell of their steps" in note for note in telling["notes"])
+    assert any("report their steps" in note for note in telling["notes"])
 
 
 # Every day a report is written in test_page.py, and by the command until it is interrupted.

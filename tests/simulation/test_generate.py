@@ -183,7 +183,7 @@ def test_a_log_normal_keeps_median_and_mean() -> None:
 def test_a_workload_at_once_is_fitted_as_static_and_none_is_refused() -> None:
     static = generate(GeneratorSpec(jobs=20, arrivals=Arrivals(process="static")), seed=1)
     assert fit(static).arrivals.process == "static"
-    with pytest.raises(GeneratorError, match="empty: a generator cannot be fitted to no jobs"):
+    with pytest.raises(GeneratorError, match="empty: it has no jobs to fit a generator to"):
         fit(Workload(name="empty", arrivals=()))
 
 

@@ -126,7 +126,7 @@ def test_the_same_workload_is_written_as_the_same_bytes(tmp_path: Path) -> None:
         ("imagenet", "is not a list like name=imagenet|gib=140"),
         ("name=imagenet", "no gib"),
         ("name=a b|gib=1", "no name of letters and digits"),
-        ("name=a|gib=-1", "a figure below 0"),
+        ("name=a|gib=-1", "a number below 0"),
         ({"name": "a", "gib": 1, "speed": 2}, "of name, gib or mib_per_second"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_job_that_the_format_cannot_say_is_refused(tmp_path: Path) -> None:
     first = workload.arrivals[0]
     racked = replace(first.job, topology=Topology(level="rack"))
     beyond = replace(workload, arrivals=(replace(first, job=racked),))
-    with pytest.raises(InputError, match="job 1 has more than the native trace format can say"):
+    with pytest.raises(InputError, match="job 1 has more than the native trace format can express"):
         write_native(beyond, tmp_path / "out.csv")
 
 

@@ -157,7 +157,7 @@ def test_gavels_rounds_refuse_parts(tmp_path: Path) -> None:
         rounds="gavel",
         throughputs=str(tmp_path / "rates.json"),
     )
-    with pytest.raises(InputError, match="job 1 has part of a GPU, which Gavel's rounds do not know"):
+    with pytest.raises(InputError, match="job 1 has part of a GPU, which Gavel's rounds do not support"):
         simulate(prepare(case).experiment)
 
 

@@ -116,7 +116,7 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         ("{at: 0, submit: {gpus: 1}}", "event 1: submit: duration_seconds: is missing"),
         ("{at: 0, submit: {gpus: 0, duration_seconds: 1}}", "event 1: submit: gpus:"),
         ("{at: 0, submit: {gpu: 1, duration_seconds: 1}}", "did you mean gpus"),
-        ("{at: 0, cancel: nobody}", "event 1: 'nobody' is no job"),
+        ("{at: 0, cancel: nobody}", "event 1: 'nobody' is not a job"),
         ("{at: 0, node_down: v100-9}", "event 1: there is no node"),
         ("{at: 0, quota: {tenant: nobody, gpus: {v100: 1}}}", "event 1: quota: there is no tenant"),
         ("{at: 0, quota: {tenant: everyone, gpus: many}}", "event 1: quota: gpus:"),
@@ -235,5 +235,5 @@ def test_a_node_that_is_lent_and_asked_back(tmp_path: Path) -> None:
     assert "60  start guest on v100 GPUs 5,6,7,8" in lines
     assert "660  stop guest (drained): Node serve returns to its serving pool chat by" in lines
     assert "900  start guest on v100 GPUs 1,2,3,4" in lines
-    with pytest.raises(InputError, match='"train" is no node of a serving pool'):
+    with pytest.raises(InputError, match='"train" is not a node of a serving pool'):
         told(tmp_path, LENDING.format(cluster=cluster).replace("node_loan: serve", "node_loan: train"))

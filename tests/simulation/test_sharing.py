@@ -194,7 +194,7 @@ def test_a_policy_that_measures_profiles_is_told_none_before() -> None:
     assert pairs_of(told) == [(1, 3), (2, 4)]
     measured = simulate(experiment(light, gpus=2, policy="lucid:profiler_gpus=1,lent_gpus=0"))
     assert measured.degraded == {}
-    withheld = "What a job makes of GPUs is known when it, or one like it, has run alone"
+    withheld = "How a job uses GPUs is known once it, or a similar job, has run alone"
     assert [any(note.startswith(withheld) for note in each.notes) for each in (told, measured)] == [
         False,
         True,

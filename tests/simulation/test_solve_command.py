@@ -59,7 +59,7 @@ def test_prints_the_objective_the_shares_and_who_is_left_out(file: Path, capsys:
     printed = capsys.readouterr().out
     assert "max_min: 0.727273" in printed
     assert "a       1   45.45%         0.00%       18.1818" in printed
-    assert "job d runs on no model that is there" in printed
+    assert "job d runs on none of the models" in printed
 
 
 def test_json_says_it_all(file: Path, capsys: Any) -> None:

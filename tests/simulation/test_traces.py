@@ -508,8 +508,8 @@ def test_a_name_that_is_not_utf_8_is_a_problem_of_its_row(
 
 #: What is not a table in UTF-8, and what it is said to be.
 FOREIGN = {
-    "semicolons": (samples.ALLOT.replace(",", ";").encode(), "columns are divided by semicolons"),
-    "tabs": (samples.ALLOT.replace(",", "\t").encode(), "columns are divided by tabs"),
+    "semicolons": (samples.ALLOT.replace(",", ";").encode(), "columns are separated by semicolons"),
+    "tabs": (samples.ALLOT.replace(",", "\t").encode(), "columns are separated by tabs"),
     "utf-16": (samples.ALLOT.encode("utf-16"), "is text in UTF-16; save it as UTF-8"),
     "utf-16 without a mark": (samples.ALLOT.encode("utf-16-le"), "is text in UTF-16; save it as UTF-8"),
     "utf-32": (samples.ALLOT.encode("utf-32"), "is text in UTF-32"),
@@ -562,7 +562,7 @@ def test_what_tools_write_for_a_missing_name_is_no_virtual_cluster(tmp_path: Pat
         ("allot", samples.ALLOT.replace("vision,research", "vision,ee9e8c")),
     ):
         found = problem(tmp_path, format, text.replace("ee9e8c", name))
-        assert found.message == f'"{name}" means that there is none; it must be a name'
+        assert found.message == f'"{name}" stands for a missing name; it must be a name'
 
 
 def test_the_name_of_an_application_may_be_too_long_for_a_file(tmp_path: Path) -> None:
@@ -627,11 +627,15 @@ def test_published_traces_are_read(format: str, file: str, count: int, problems:
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
-        ("duration_seconds", "1e12", "1e+12 seconds are more than 100 years; at most 3,155,760,000 will do"),
-        ("time_limit_seconds", "1e12", "at most 3,155,760,000 will do"),
+        (
+            "duration_seconds",
+            "1e12",
+            "1e+12 seconds are more than 100 years; at most 3,155,760,000 are allowed",
+        ),
+        ("time_limit_seconds", "1e12", "at most 3,155,760,000 are allowed"),
         ("time_limit_seconds", "1e308", "1e+308 seconds are more than 100 years"),
-        ("estimate_seconds", "1e17", "at most 3,155,760,000 will do"),
-        ("submitted_at", "-1e12", "at most 3,155,760,000 will do"),
+        ("estimate_seconds", "1e17", "at most 3,155,760,000 are allowed"),
+        ("submitted_at", "-1e12", "at most 3,155,760,000 are allowed"),
         ("priority", "1e308", "is not between -1,000,000 and 1,000,000"),
     ],
 )

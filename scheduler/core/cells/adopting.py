@@ -1,11 +1,10 @@
-"""Running groups, and the cells of a new specification: their physical GPUs are given, and virtual ones are
-found for them.
+"""Move running groups to the cells of a new specification: find virtual GPUs for the physical ones they hold.
 
-Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the very
-GPUs it has, and all others can still have all that they are owed. Else it runs on as opportunistic, until a
-later specification has cells for it again. GPUs that are no longer declared do not matter here: they are owed
-to no virtual cluster, so the guarantee for the others is all that the group needs. A group whose GPUs have
-all left keeps its guarantee as well.
+Nothing is stopped. A guaranteed group keeps its guarantee if its virtual cluster owns cells on exactly the
+GPUs that the group holds, and all other virtual clusters can still get everything they are owed. Otherwise it
+runs on as opportunistic, until a later specification has cells for it again. GPUs that are no longer declared
+do not count: they are owed to no virtual cluster, so the group needs the guarantee only for its other GPUs.
+A group whose GPUs have all left keeps its guarantee, too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
 
-#: Virtual GPUs, space by space.
+#: Virtual GPUs by space.
 Seats = Sequence[tuple[Hardware, Space, list[int]]]
 
 
@@ -30,10 +29,10 @@ def adopt(
     pinned: str = "",
     level: int | None = None,
 ) -> Seats | None:
-    """Bind virtual GPUs of a virtual cluster to those given, all or none.
+    """Bind virtual GPUs of a virtual cluster to the given physical ones, all or none.
 
-    `pods`: chain and GPUs of each; `pinned`: the name of the pinned cell in which they must be; `hints` by
-    chain and `level` as for Adopter.
+    `pods` has the chain and GPUs of each pod; `pinned` is the name of the pinned cell that must hold them.
+    `hints`, by chain, and `level` are those of Adopter.
     """
     adopters: dict[Space, Adopter] = {}
     seats: dict[Space, tuple[Hardware, Space, list[int]]] = {}
@@ -62,12 +61,12 @@ class Adopter:
     def __init__(
         self, hardware: Hardware, space: Space, hints: Mapping[int, int], level: int | None = None
     ) -> None:
-        """`hints`: physical GPU -> the virtual one that it stood for; `level`: that of a new owned cell."""
+        """`hints` maps physical GPUs to their former virtual ones; `level` is that of a new owned cell."""
         self.hardware, self.space, self.hints, self.level = hardware, space, hints, level
         self.pairs: list[Pair] = []
 
     def bind(self, pods: Iterable[Sequence[int]]) -> bool:
-        """Bind pods, each inside one owned cell; return False, with nothing left bound, if that fails."""
+        """Bind pods, each inside one owned cell. If that fails, unbind everything and return False."""
         for leaves in pods:
             if not self._pod(leaves):
                 self.undo()
@@ -77,7 +76,7 @@ class Adopter:
     def expose_broken(self) -> None:
         """Let the virtual cluster see what is broken in the owned cells that are bound now.
 
-        Last, so that what runs finds the virtual cells that it had.
+        This comes last, so that running groups find their former virtual cells.
         """
         for level, virtual, physical in self.pairs:
             if self.space.is_root(level, virtual):
@@ -103,7 +102,7 @@ class Adopter:
         return True
 
     def _new_root(self, leaves: Sequence[int], hint: int | None) -> tuple[int, int] | None:
-        """Bind an owned cell around GPUs, at the level that it had, else at the lowest level available."""
+        """Bind an owned cell around GPUs, at its former level if possible, else at the lowest available."""
         pool, sizes = self.hardware.pool, self.space.chain.sizes
         target = self.level if hint is None else self.space.roots_of(hint).level
         for level in sorted(self.space.unbound, key=lambda level: (level != target, level)):

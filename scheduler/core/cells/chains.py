@@ -17,7 +17,7 @@ from scheduler.core.model.cell_specification import PhysicalCell, Specification
 
 
 class Cell(NamedTuple):
-    """A physical cell, or the like of one."""
+    """A cell of a chain, physical or virtual."""
 
     chain: str
     level: int
@@ -25,7 +25,7 @@ class Cell(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A GPU by its place: the name of its node, and its index there."""
+    """A GPU by its place: the name of its node, and its index on the node."""
 
     node: str
     gpu: int
@@ -61,7 +61,7 @@ class Chain:
         return len(self.types) - 1
 
     def count(self, level: int) -> int:
-        """Return how many cells of that level there are."""
+        """Return the number of cells of that level."""
         return len(self.leaves) // self.sizes[level]
 
     def everything(self, level: int) -> int:
@@ -74,7 +74,7 @@ class Chain:
         return range(number * ratio, (number + 1) * ratio)
 
     def set_within(self, level: int, number: int, below: int) -> int:
-        """Return the same as a set."""
+        """Return the same cells as a set."""
         ratio = self.sizes[level] // self.sizes[below]
         return ((1 << ratio) - 1) << (number * ratio)
 
@@ -88,7 +88,7 @@ class Chain:
         return self.leaves[number * size : (number + 1) * size]
 
     def address(self, level: int, number: int) -> str:
-        """Return a cell's place: the names and numbers on the way down to it, such as "rack-1/n3/0/1"."""
+        """Return a cell's address: the names and numbers on the path down to it, such as "rack-1/n3/0/1"."""
         top = self.above(level, number, self.top)
         steps = [self.tops[top].name]
         for lower in range(self.top - 1, level - 1, -1):
@@ -102,13 +102,13 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """What a specification comes to."""
+    """The compiled form of a specification."""
 
     specification: Specification
     chains: Mapping[str, Chain]
     #: GPU -> its chain, and its index there.
     where: Mapping[Leaf, tuple[Chain, int]]
-    #: Virtual cluster -> (chain, level) -> cells it owns, pinned ones left out.
+    #: Virtual cluster -> (chain, level) -> number of cells it owns, without pinned ones.
     owned: Mapping[str, Mapping[tuple[str, int], int]]
     #: Virtual cluster -> name -> the cell pinned to it.
     pinned: Mapping[str, Mapping[str, Cell]]
@@ -120,7 +120,7 @@ class Layout:
         object.__setattr__(self, "gpu_models", models)
 
     def guaranteed(self, virtual_cluster: str) -> dict[str, int]:
-        """Return how many GPUs of each model the cells of a virtual cluster have, by model."""
+        """Return the number of GPUs in the cells of a virtual cluster, by model."""
         counts: Counter[str] = Counter()
         for (name, level), cells in self.owned.get(virtual_cluster, {}).items():
             counts[self.chains[name].gpu_model] += cells * self.chains[name].sizes[level]

@@ -1,4 +1,4 @@
-"""A specification checked, and its cells numbered."""
+"""Check a specification, and number its cells."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MOST_GPUS = 1_000_000
 MOST_LEVELS = 16
 MOST_PROBLEMS = 50
 
-#: The last specifications and what they came to: round after round asks for the same one.
+#: The last specifications and their layouts, because round after round asks for the same one.
 _recent: deque[tuple[Specification, Layout]] = deque(maxlen=8)
 
 
 def compiled(specification: Specification) -> Layout:
     """Check a specification and number its cells.
 
-    Raises SpecificationError with everything that is wrong: types that are not defined, go in circles or
-    have no node; hardware that is incomplete or named twice; virtual clusters that own cells of an unknown
-    type or more than there are; cells pinned twice.
+    Raises SpecificationError with everything that is wrong: types that are undefined, circular or without a
+    node; hardware that is incomplete or named twice; virtual clusters that own cells of an unknown type or
+    more cells than there are; cells that are pinned twice.
     """
     for known, layout in _recent:
         if known is specification:
@@ -88,7 +88,7 @@ class _Compiler:
                 self._wrong(where, f"has {len(way)} levels above the GPU", f"at most {MOST_LEVELS - 1}")
 
     def _way_down(self, name: str) -> list[CellType] | None:
-        """Return the types from this one down to above the GPU; None when they go in a circle."""
+        """Return the types from this one down to the one above the GPU; None when they are circular."""
         way: list[CellType] = []
         while name in self.types:
             if self.types[name] in way:
@@ -243,8 +243,8 @@ def _overlap(chain: Chain, one: Cell, other: Cell) -> bool:
 def shortages(layout: Layout) -> Iterator[Problem]:
     """Yield where the virtual clusters together own more cells than the hardware has, and by how many.
 
-    Counts from the top down (HiveD, section 3.2, "initial assignment"): what the cells of a level leave is
-    split into cells of the next. Pinned cells are taken out first.
+    It counts from the top down (HiveD, section 3.2, "initial assignment"): the cells of a level that are left
+    are split into cells of the next level. Pinned cells are taken out first.
     """
     for name, pool in pools_of(layout).items():
         chain, left = layout.chains[name], 0

@@ -1,4 +1,4 @@
-"""Specifications as documents: what a YAML file or a JSON body holds (docs/cells.md describes it).
+"""Specifications as documents: the content of a YAML file or a JSON body (described in docs/cells.md).
 
 types:
   V100-SWITCH: {of: V100, count: 2}
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 def from_document(document: Any) -> Specification:
-    """Return the specification a document holds.
+    """Return the specification that a document describes.
 
-    Raises SpecificationError with everything that has the wrong form; `compiled` checks what it means.
+    Raises SpecificationError with everything that has the wrong form; `compiled` checks its meaning.
     """
     return _Reader().specification(document)
 
@@ -52,7 +52,7 @@ def to_document(specification: Specification) -> dict[str, Any]:
 
 
 class _Reader:
-    """Notes every problem with its place, and goes on."""
+    """Reads a document to its end, and notes every problem with its place."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -91,7 +91,7 @@ class _Reader:
             self._text(f"{where}.nodes[{number}]", node)
             for number, node in enumerate(self._list(f"{where}.nodes", fields.get("nodes")))
         )
-        # A machine by itself needs no other name.
+        # A single machine needs no other name.
         name = fields.get("name", nodes[0] if len(nodes) == 1 else None)
         return PhysicalCell(
             type=self._text(f"{where}.type", fields.get("type")),

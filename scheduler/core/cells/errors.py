@@ -1,4 +1,4 @@
-"""What can be wrong with a specification of cells."""
+"""The errors of a specification of cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where, what, and what would be right."""
+    """One mistake: its place, what is wrong, and what would be right."""
 
     field: str
     problem: str
@@ -19,7 +19,7 @@ class Problem:
 
 
 class SpecificationError(ValueError):
-    """A specification that cannot be used; says everything that is wrong with it."""
+    """A specification that cannot be used; lists everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))

@@ -1,14 +1,14 @@
 """Broken nodes: which cells a virtual cluster can have on healthy hardware, and which are doomed.
 
-Nothing broken leaves the pool. So all that is owed is always there, and no virtual cluster can use up what is
-kept for another; but an owned cell is only bound where everything is healthy. If too few healthy cells are
-left for a virtual cluster, as many of its cells as it could not get are *doomed*: they are bound to broken
-ones, so that it plans without the broken hardware.
+Broken hardware stays in the pool. So everything owed is always there, and no virtual cluster can use up what
+is kept for another. But an owned cell is bound only where everything is healthy. If too few healthy cells are
+left for a virtual cluster, the cells that it cannot get are *doomed*: they are bound to broken ones, so that
+the virtual cluster plans without the broken hardware.
 
-As in the published code each virtual cluster is counted separately: two can both appear fine while there is
+As in the published code, each virtual cluster is counted separately: two can both appear fine while there is
 one healthy cell for both, and the first to ask gets it. The published code compares the sums of each level,
-so it may count a cell that later may not be split off. Here cells are counted by splitting, the way in which
-they are bound.
+so it may count a cell that cannot be split off later. Here cells are counted by splitting, just as they are
+bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scheduler.core.cells.world import World
 
 
 def fail(hardware: Hardware, node: int) -> None:
-    """Take a healthy node as broken. Groups on it are left alone. `settle` is to follow."""
+    """Mark a healthy node as broken; groups on it are left alone. The caller must call `settle` next."""
     hardware.mark(node, broken=True)
     root = hardware.root_above(hardware.chain.node_level, node)
     if root is not None:
@@ -33,7 +33,7 @@ def fail(hardware: Hardware, node: int) -> None:
 
 
 def units_in(hardware: Hardware, node: int) -> list[tuple[Space, int]]:
-    """Return the owned cells smaller than a node that are bound in it, as the units that they are."""
+    """Return the units of the owned cells bound in a node that are smaller than the node."""
     found = []
     for level in range(hardware.chain.node_level):
         for number in hardware.chain.within(hardware.chain.node_level, node, level):
@@ -46,24 +46,24 @@ def units_in(hardware: Hardware, node: int) -> list[tuple[Space, int]]:
 
 
 def settle(world: World, hardware: Hardware) -> None:
-    """Let just those cells be doomed that must be."""
+    """Doom exactly the cells that must be doomed."""
     for level, physical in list(hardware.doomed):
         space, virtual = hardware.roots[level, physical]
         if space.uses[level, virtual]:
-            # It serves; when it does no more, it is unbound like any other.
+            # The cell is in use; once it is not, it is unbound like any other.
             del hardware.doomed[level, physical]
         else:
             unbind_whole(hardware, space, level, virtual)
     if hardware.broken:
         spaces = [each[hardware.chain.name] for each in world.spaces.values() if hardware.chain.name in each]
-        # A cell that is doomed may be split off one that others could have had instead of healthy ones.
+        # Splitting off a doomed cell may take a cell that another virtual cluster counted on, so repeat.
         while any([_doom(hardware, space) for space in spaces]):
             pass
     hardware.settled = True
 
 
 def _doom(hardware: Hardware, space: Space) -> bool:
-    """Bind to broken cells what a virtual cluster could not get healthy; return whether that is anything."""
+    """Bind cells that a virtual cluster cannot get healthy to broken ones; return whether there were any."""
     before = len(hardware.doomed)
     for level, count in space.lacking(attainable(hardware, space.unbound)).items():
         for _ in range(count):
@@ -75,9 +75,9 @@ def _doom(hardware: Hardware, space: Space) -> bool:
 
 
 def _most_broken(hardware: Hardware, level: int) -> int | None:
-    """Return the free cell of a level with most broken nodes in it that may be bound; None for none.
+    """Return the free cell of a level with the most broken nodes that may be bound, or None.
 
-    The more of a cell is broken, the more is left for those who are owed smaller ones.
+    The more of the bound cell is broken, the more healthy hardware is left for smaller cells that are owed.
     """
     chain, pool, node = hardware.chain, hardware.pool, hardware.chain.node_level
     options: set[tuple[int, int, int]] = set()
@@ -94,7 +94,7 @@ def _most_broken(hardware: Hardware, level: int) -> int | None:
 
 
 def attainable(hardware: Hardware, desired: Mapping[int, int]) -> dict[int, int]:
-    """Return by level how many of the cells owed to one virtual cluster it could have healthy, all together.
+    """Return how many of the desired cells of a virtual cluster could be healthy at the same time, by level.
 
     Larger cells come first. Healthy cells are split before broken ones, the lowest first; each split uses up
     one cell of its level that is owed to no virtual cluster.
@@ -110,7 +110,7 @@ def attainable(hardware: Hardware, desired: Mapping[int, int]) -> dict[int, int]
         broken[level].append(number)
 
     def split(level: int) -> bool:
-        """Split one cell above a level; return False when none with healthy cells of it may be split."""
+        """Split a cell above a level that contains healthy cells of it; return False if none may be split."""
         highest = level
         while highest < chain.top and spare[highest + 1] > 0:
             highest += 1

@@ -1,8 +1,8 @@
-"""Which physical cells the virtual cells stand for.
+"""Choose the physical cells to which virtual cells are bound.
 
-Any free cell of its type will do for a virtual cell (HiveD, section 3.2, "dynamic binding"). So there is a
-choice, and the one that disturbs the fewest GPUs of opportunistic groups is taken. Only the nodes that a
-caller suggests can make a binding impossible: what is healthy and free always holds what is owed.
+Any free cell of the right type will do for a virtual cell (HiveD, section 3.2, "dynamic binding"). The choice
+that disturbs the fewest GPUs of opportunistic groups wins. A binding can fail only because a caller restricts
+the nodes: the healthy free cells always suffice for what is owed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.core.model.bits import members
 
 
 class Unbindable(Exception):
-    """No physical cell will do for a virtual one; says which."""
+    """No physical cell will do for a virtual one, which the message names."""
 
     def __init__(self, level: int, number: int) -> None:
         super().__init__(level, number)
@@ -25,12 +25,12 @@ class Unbindable(Exception):
 
 
 class Binder:
-    """Binds the virtual GPUs that a group needs, and all the cells they are part of."""
+    """Binds the virtual GPUs that a group needs, and all the cells that contain them."""
 
     def __init__(self, hardware: Hardware, space: Space, usable: int | None = None, kept: int = 0) -> None:
-        """`usable`: the set of nodes that may be used, all where it is None.
+        """`usable` is the set of nodes that may be used, or None for all.
 
-        `kept`: the set of GPUs that stay with those who have them.
+        `kept` is the set of GPUs that stay with the groups that hold them.
         """
         self.hardware, self.space, self.usable, self.kept = hardware, space, usable, kept
         self.sizes = hardware.chain.sizes
@@ -38,7 +38,7 @@ class Binder:
         self.pairs: list[Pair] = []
 
     def bind(self, leaves: Sequence[int]) -> list[int]:
-        """Return the physical GPUs. Raises Unbindable, with nothing changed, when there are none."""
+        """Return the physical GPUs; raise Unbindable, with nothing changed, when there are none."""
         roots: dict[tuple[int, int], list[int]] = {}
         for leaf in leaves:
             roots.setdefault(self.space.root_of(leaf), []).append(leaf)
@@ -64,7 +64,7 @@ class Binder:
         self.pairs.append(pair(self.hardware, self.space, level, virtual, physical))
 
     def _descend(self, level: int, number: int, leaves: Sequence[int]) -> None:
-        """Bind what the GPUs need inside a bound cell."""
+        """Bind the cells that the GPUs need inside a bound cell."""
         if level == 0:
             return
         needs = self._by_child(level, leaves)
@@ -97,10 +97,10 @@ class Binder:
     def _match(
         self, level: int, needs: dict[int, list[int]], options: Sequence[int]
     ) -> dict[int, int] | None:
-        """Return a physical cell out of `options` for each virtual cell, or None when they do not suffice.
+        """Return one of the physical `options` for each virtual cell, or None when they do not suffice.
 
-        The neediest choose first. When all that would do for one are given away, those who have them look
-        for others (augmenting paths, which find a complete matching wherever there is one).
+        The neediest virtual cell chooses first. When all options that would do for a cell are taken, their
+        holders look for others (augmenting paths, which find a complete matching wherever there is one).
         """
         given: dict[int, int] = {}
 
@@ -126,7 +126,7 @@ class Binder:
         return {virtual: option for option, virtual in given.items()}
 
     def _fits(self, level: int, leaves: Sequence[int], physical: int) -> bool:
-        """Whether a physical cell in which nothing is bound has room for these GPUs of a cell."""
+        """Return whether a physical cell without anything bound has room for these GPUs of a cell."""
         if self.usable is None and not self.kept:
             return True
         chain = self.hardware.chain
@@ -142,15 +142,15 @@ class Binder:
         return self._match(level - 1, self._by_child(level, leaves), children) is not None
 
     def _cost(self, level: int, leaves: Sequence[int], physical: int) -> tuple[int, int, int]:
-        """How bad it is to take a cell for these GPUs: opportunistic ones disturbed, and there at all."""
+        """Return the cost of a cell for these GPUs: opportunistic GPUs disturbed, those in it, its number."""
         opportunistic = self.hardware.opportunistic[level][physical]
         return self._disturbed(level, leaves, physical), opportunistic, physical
 
     def _disturbed(self, level: int, leaves: Sequence[int], physical: int) -> int:
-        """Return how many GPUs of opportunistic groups a cell in which nothing is bound would give away.
+        """Return how many GPUs opportunistic groups would lose in a cell without anything bound.
 
-        Its children are given to the neediest first, as `_match` does. That need not be the best way, but
-        was in a thousand random clusters in which all others were tried.
+        Its children go to the neediest first, as in `_match`. That need not be the best way, but it was in a
+        thousand random clusters in which all ways were tried.
         """
         opportunistic, size = self.hardware.opportunistic[level][physical], self.sizes[level]
         if opportunistic == 0 or len(leaves) == size:
@@ -168,10 +168,10 @@ class Binder:
         return total
 
     def _owned_cell(self, level: int, leaves: Sequence[int]) -> int | None:
-        """Return the best healthy cell of the pool for a cell that is owned, or None.
+        """Return the best healthy cell of the pool for an owned cell, or None.
 
-        The smallest free cell is split, unless a larger one saves opportunistic groups and what is owed
-        allows it.
+        The smallest free cell is split, unless a larger one disturbs fewer opportunistic GPUs and may be
+        split without loss for what is owed.
         """
         pool, broken = self.hardware.pool, bool(self.hardware.broken)
         best: tuple[int, int, int] | None = None
@@ -193,7 +193,7 @@ class Binder:
         return None if best is None else best[2]
 
     def _free_cells(self, source: int, level: int) -> Iterator[int]:
-        """Yield the cells of a level in free ones of level `source`, those with usable nodes, in order."""
+        """Yield the cells of a level with usable nodes in free cells of level `source`, in order."""
         free, chain = self.hardware.pool.free[source], self.hardware.chain
         if self.usable is None:
             for start in members(free):
@@ -212,9 +212,9 @@ class Binder:
                 last = number
 
     def _is_too_dear(self, level: int, number: int) -> bool:
-        """Whether a cell is broken, or would cost its virtual cluster the last healthy hardware for another.
+        """Return whether a cell is broken, or would leave its virtual cluster too few healthy ones.
 
-        All its cells that are not doomed are available together, so there is always a cell that is not.
+        All owned cells that are not doomed can be bound together, so some cell is always affordable.
         """
         if self.hardware.is_bad(level, number):
             return True

@@ -1,7 +1,7 @@
-"""Pairs of a virtual and a physical cell: bound when something in them is used, and unbound again.
+"""Bind pairs of a virtual and a physical cell when something in them is used, and unbind them again.
 
-Inside an owned cell that is bound, whatever is broken is bound as well, so that its virtual cluster sees it
-and plans without it. Every change is a list of pairs, so that it can be undone exactly.
+Inside a bound owned cell, broken cells are bound as well, so that the virtual cluster sees them and plans
+without them. Every change is a list of pairs, so that it can be undone exactly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Pair = tuple[int, int, int]
 
 
 def pair(hardware: Hardware, space: Space, level: int, virtual: int, physical: int) -> Pair:
-    """Bind a virtual cell whose parent, unless it is an owned cell, is bound; not what is in it."""
+    """Bind a virtual cell, but nothing inside; it is an owned cell, or its parent is bound."""
     space.twins[level][virtual] = physical
     hardware.twins[level][physical] = virtual
     if space.is_root(level, virtual):
@@ -59,13 +59,13 @@ def _flip_child(hardware: Hardware, space: Space, level: int, virtual: int, phys
 
 
 def bind_whole(hardware: Hardware, space: Space, level: int, virtual: int, physical: int) -> None:
-    """Bind an owned cell, and what is broken in it."""
+    """Bind an owned cell, and the broken cells in it."""
     pair(hardware, space, level, virtual, physical)
     expose_all(hardware, space, level, physical)
 
 
 def expose_all(hardware: Hardware, space: Space, level: int, physical: int) -> None:
-    """Bind what is broken in an owned cell that is bound, where it is not."""
+    """Bind the broken cells in a bound owned cell that are not bound yet."""
     node = hardware.chain.node_level
     if level > node and hardware.is_bad(level, physical):
         for number in hardware.chain.within(level, physical, node):
@@ -74,7 +74,7 @@ def expose_all(hardware: Hardware, space: Space, level: int, physical: int) -> N
 
 
 def expose(hardware: Hardware, space: Space, node: int) -> None:
-    """Bind a broken node in a bound cell to a virtual node that is not bound, if it is not bound itself."""
+    """Bind a broken node in a bound cell to an unbound virtual node, unless the node is bound already."""
     chain = hardware.chain
     root = hardware.root_above(chain.node_level, node)
     assert root is not None
@@ -84,7 +84,7 @@ def expose(hardware: Hardware, space: Space, node: int) -> None:
         level, fanout = level - 1, chain.fanouts[level]
         physical = chain.above(chain.node_level, node, level)
         if hardware.twins[level][physical] == NONE:
-            # The last one: groups are packed into the first ones.
+            # Take the last one, because groups are packed into the first ones.
             unbound = ~space.children[level + 1][virtual] & ((1 << fanout) - 1)
             pair(hardware, space, level, virtual * fanout + unbound.bit_length() - 1, physical)
         virtual = hardware.twins[level][physical]
@@ -100,9 +100,9 @@ def undo_pairs(hardware: Hardware, space: Space, pairs: Sequence[Pair]) -> None:
 
 
 def release(hardware: Hardware, space: Space, leaves: Iterable[int]) -> list[Pair]:
-    """Unbind virtual GPUs that no job holds any more, and all that they alone kept bound; return it.
+    """Unbind virtual GPUs that no job holds any more, and cells that only they kept bound; return the pairs.
 
-    An owned cell stays bound, where it is, while anything in it is used; a pinned cell always stays bound.
+    An owned cell stays bound in its place while anything in it is used; a pinned cell always stays bound.
     """
     pairs: list[Pair] = []
     roots: dict[tuple[int, int], None] = {}
@@ -116,7 +116,7 @@ def release(hardware: Hardware, space: Space, leaves: Iterable[int]) -> list[Pai
 
 
 def unbind_upward(hardware: Hardware, space: Space, level: int, number: int, pairs: list[Pair]) -> None:
-    """Unbind a cell and the larger ones it is part of, below the owned one, until something else is bound."""
+    """Unbind a cell and those around it, below the owned one, until one is broken or holds a bound cell."""
     while not space.is_root(level, number):
         unit = space.unit_at(level, number)
         if space.children[level][number] or (unit is not None and unit in space.closed):
@@ -128,7 +128,7 @@ def unbind_upward(hardware: Hardware, space: Space, level: int, number: int, pai
 def unbind_whole(
     hardware: Hardware, space: Space, level: int, number: int, pairs: list[Pair] | None = None
 ) -> None:
-    """Unbind a cell in which nothing is used, and what is bound in it."""
+    """Unbind a cell in which nothing is used, and everything bound in it."""
     pairs = [] if pairs is None else pairs
     for child in members(space.children[level][number]):
         unbind_whole(hardware, space, level - 1, number * hardware.chain.fanouts[level] + child, pairs)

@@ -1,4 +1,4 @@
-"""The hardware of a chain: which parts are broken, and which virtual cells it stands for."""
+"""The hardware of a chain: its broken parts, and the virtual cells bound to it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class Hardware:
 
     def __init__(self, chain: Chain, pool: Pool) -> None:
         self.chain = chain
-        #: Cells that are not bound, broken or not; owed is what virtual clusters own and have not bound.
+        #: The unbound cells, broken or not; it owes the cells that virtual clusters own and have not bound.
         self.pool = pool
-        #: By level: cell -> GPUs in it that opportunistic groups use.
+        #: By level: cell -> number of GPUs in it that opportunistic groups use.
         self.opportunistic = [[0] * chain.count(level) for level in range(chain.top + 1)]
         self.broken: set[int] = set()
-        #: By level from the node's: cell -> broken nodes in it.
+        #: By level, from the node's up: cell -> number of broken nodes in it.
         self._broken_in = {
             level: [0] * chain.count(level) for level in range(chain.node_level, chain.top + 1)
         }
-        #: By level: physical cell -> its virtual cell in the space that has the owned cell, or NONE.
+        #: By level: physical cell -> its virtual cell in the space of the owned cell around it, or NONE.
         self.twins = [[NONE] * chain.count(level) for level in range(chain.top + 1)]
-        #: By level: cell -> a set of the children (0 for the first) that have virtual cells.
+        #: By level: cell -> the set of its children (0 is the first) that have virtual cells.
         self.children = [[0] * chain.count(level) for level in range(chain.top + 1)]
         #: Physical cell (level, number) -> the space that owns it now, and the number of its virtual cell.
         self.roots: dict[tuple[int, int], tuple[Space, int]] = {}
-        #: Physical cells that are bound only because they are all that is left for a virtual cell.
+        #: Physical cells that are bound only because a virtual cell cannot get a healthy one.
         self.doomed: dict[tuple[int, int], None] = {}
-        #: Nothing has been bound or unbound since it was last asked what must be doomed.
+        #: Whether nothing has been bound or unbound since the doomed cells were last determined.
         self.settled = True
 
     # Health
 
     def is_bad(self, level: int, number: int) -> bool:
-        """Whether some node of a cell, or the node it is part of, is broken."""
+        """Return whether a node of the cell, or the node that it is part of, is broken."""
         node = self.chain.node_level
         if level < node:
             return self.chain.above(level, number, node) in self.broken
@@ -55,12 +55,12 @@ class Hardware:
             counts[self.chain.above(self.chain.node_level, node, level)] += 1 if broken else -1
 
     def broken_in(self, level: int, number: int) -> int:
-        """Return how many broken nodes are in a cell, or whether it is part of one."""
+        """Return the number of broken nodes in a cell; below a node, 1 if the node is broken."""
         node = self.chain.node_level
         return self._broken_in[level][number] if level >= node else int(self.is_bad(level, number))
 
     def healthy_in(self, level: int, number: int, below: int) -> int:
-        """Return how many cells of a lower level without anything broken are in a cell."""
+        """Return the number of cells of a lower level in a cell that have nothing broken."""
         if not self.is_bad(level, number):
             return self.chain.sizes[level] // self.chain.sizes[below]
         if level <= self.chain.node_level or level == below:
@@ -69,7 +69,7 @@ class Hardware:
         return sum(self.healthy_in(level - 1, child, below) for child in children)
 
     def broken_and_free(self) -> set[tuple[int, int]]:
-        """Return the cells of the pool in which something is broken."""
+        """Return the cells of the pool that have something broken."""
         chain, free, found = self.chain, self.pool.free, set[tuple[int, int]]()
         for node in self.broken:
             source = self.pool.source(chain.node_level, node)
@@ -92,7 +92,7 @@ class Hardware:
     # Binding of owned cells
 
     def take(self, level: int, number: int) -> None:
-        """Take a cell out of the pool, for one who is owed a cell of that level."""
+        """Take a cell out of the pool, for a virtual cluster that is owed a cell of that level."""
         self.pool.take(level, number)
         self.pool.owed[level] -= 1
         self.settled = False
@@ -104,7 +104,7 @@ class Hardware:
         self.settled = False
 
     def disturb(self, leaves: Sequence[int], by: int) -> None:
-        """Count GPUs (`by` 1) that would be taken from a holder, or count them no more (-1)."""
+        """Count GPUs that a binding would take from a holder (`by` 1), or stop counting them (-1)."""
         for level, counts in enumerate(self.opportunistic):
             size = self.chain.sizes[level]
             for leaf in leaves:

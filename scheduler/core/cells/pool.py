@@ -1,13 +1,13 @@
-"""The physical cells of a chain that no virtual cluster has now: a buddy allocator that keeps guarantees.
+"""The physical cells of a chain that no virtual cluster has bound: a buddy allocator that keeps guarantees.
 
-HiveD (OSDI'20, section 3.2, Algorithm 1): a cell is split into its children when a smaller one is asked for,
-and children that are all free again are merged. As long as what is free can still be split into every cell
-that is owed, a virtual cluster that is owed a cell gets one at once.
+HiveD (OSDI'20, section 3.2, Algorithm 1): a cell is split into its children when a smaller one is requested,
+and children that are all free again are merged. As long as the free cells can be split into every cell that
+is owed, a virtual cluster that is owed a cell gets one at once.
 
 The published code splits by several rules: the smallest free cell first; a larger one only if hardware is
 broken and a count of "splittable" cells allows it. Here there is one rule, from which those follow: *a cell
-may be taken if what is left free still holds all that is owed*. Cells of a chain nest evenly, so counting
-from the top down is an exact test of that.
+may be taken if the cells left free still hold everything that is owed*. Cells of a chain nest evenly, so
+counting from the top down tests that exactly.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ByLevel = Sequence[int]
 
 
 class Pool:
-    """What is free of a chain, and how much of it is owed."""
+    """The free cells of a chain, and how many of them are owed."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         #: By level: the cells that are free as a whole and not part of a larger free cell.
         self.free = [0] * (chain.top + 1)
         self.free[chain.top] = chain.everything(chain.top)
-        #: By level: how many cells virtual clusters own and have not got now.
+        #: By level: how many cells virtual clusters own but have not bound.
         self.owed = [0] * (chain.top + 1)
 
     def copy(self) -> Pool:
@@ -38,7 +38,7 @@ class Pool:
         return twin
 
     def obtainable(self, level: int, among: ByLevel | None = None) -> int:
-        """Return how many free cells of a level there are, larger ones split; `among`: only out of these."""
+        """Return how many free cells of a level splitting yields; with `among`, only those out of these."""
         sizes, size = self.chain.sizes, self.chain.sizes[level]
         return sum(
             (self.free[higher] if among is None else self.free[higher] & among[higher]).bit_count()
@@ -47,7 +47,7 @@ class Pool:
         )
 
     def source(self, level: int, number: int) -> tuple[int, int] | None:
-        """Return the free cell that a cell is, or is part of; None when it is not free as a whole."""
+        """Return the free cell that a cell is, or is part of; None when the cell is not entirely free."""
         for higher in range(level, len(self.free)):
             ancestor = self.chain.above(level, number, higher)
             if self.free[higher] >> ancestor & 1:
@@ -55,9 +55,9 @@ class Pool:
         return None
 
     def may_split(self, source: int, level: int, *, owed: bool) -> bool:
-        """Whether all that is owed is still there when a free cell of level `source` yields one of `level`.
+        """Return whether everything owed remains when a free cell of level `source` yields one of `level`.
 
-        `owed`: the one who takes it is owed a cell of that level, and then no more.
+        With `owed` the taker is owed a cell of that level, which then counts as received.
         """
         counts = [cells.bit_count() for cells in self.free]
         counts[source] -= 1
@@ -73,7 +73,7 @@ class Pool:
         return True
 
     def spare(self, level: int) -> int:
-        """Return how many cells of a level there are beyond what is owed of it and of larger ones."""
+        """Return how many cells of a level there are beyond those owed at this and higher levels."""
         left = 0
         for each in range(len(self.free) - 1, level - 1, -1):
             if each + 1 < len(self.free):
@@ -84,8 +84,8 @@ class Pool:
     def choose(self, level: int, tastes: Sequence[ByLevel], *, owed: bool = True) -> int | None:
         """Return the best cell of a level that may be taken, or None.
 
-        The cell is split off the lowest level possible. `tastes` are sets of cells by level, the best first;
-        what is in none of them is not taken.
+        The cell is split off the lowest possible level. `tastes` are sets of cells by level, the best first;
+        a cell in none of them is not taken.
         """
         for source in range(level, len(self.free)):
             if not self.free[source] or not self.may_split(source, level, owed=owed):
@@ -98,7 +98,7 @@ class Pool:
         return None
 
     def _within(self, source: int, start: int, level: int, tastes: Sequence[ByLevel]) -> int | None:
-        """Return the best cell of `level` in a free cell."""
+        """Return the best cell of `level` in a free cell, or None."""
         part = self.chain.set_within(source, start, level)
         for taste in tastes:
             found = taste[level] & part
@@ -107,7 +107,7 @@ class Pool:
         return None
 
     def take(self, level: int, number: int) -> None:
-        """Take a free cell out, splitting the one it is part of. Raises ValueError when it is not free."""
+        """Take a cell out, splitting the free one around it. Raises ValueError when it is not free."""
         source = self.source(level, number)
         if source is None:
             raise ValueError(f"cell {self.chain.address(level, number)} is not free")
@@ -132,7 +132,7 @@ class Pool:
 
 
 def pools_of(layout: Layout) -> dict[str, Pool]:
-    """Return the pool of each chain when only the pinned cells are used."""
+    """Return the pool of each chain when only the pinned cells are bound."""
     pools = {name: Pool(chain) for name, chain in layout.chains.items()}
     for cells in layout.pinned.values():
         for cell in cells.values():

@@ -1,4 +1,4 @@
-"""A specification to begin with: hardware as cells, and guarantees by counts as cells of it."""
+"""Propose a first specification: turn hardware into cells, and guaranteed counts into owned cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.core.model.cell_specification import CellType, PhysicalCell, Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A node: (socket, switch, index) of each of its GPUs, in this order."""
+    """A node: (socket, switch, index) of each of its GPUs, in ascending order."""
 
     name: str
     rack: str
@@ -21,7 +21,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """All nodes with equally many GPUs of a model; `shape` is (sockets, switches of each, GPUs of each)."""
+    """All nodes with equally many GPUs of a model.
+
+    `shape` is (sockets, switches per socket, GPUs per switch).
+    """
 
     prefix: str
     gpu_model: str
@@ -30,7 +33,7 @@ class _Kind:
 
     @property
     def types(self) -> list[CellType]:
-        """Return the types below and up to the node; a level that divides nothing is left out."""
+        """Return the types up to the node; a level that divides nothing is left out."""
         _, switches, gpus = self.shape
         found: list[CellType] = []
         of, inner = self.gpu_model, 1
@@ -47,7 +50,7 @@ class _Kind:
 
     @property
     def nodes_of_a_rack(self) -> int:
-        """Return how many nodes each rack has; 1 when that differs, or there are no real racks."""
+        """Return the number of nodes in each rack; 1 when racks differ, or there are no real racks."""
         by_rack = self.racks()
         sizes = {len(machines) for machines in by_rack.values()}
         return sizes.pop() if len(sizes) == 1 else 1
@@ -62,8 +65,8 @@ class _Kind:
 def proposed(machines: Iterable[Machine], guarantees: Mapping[str, Mapping[str, int]]) -> Specification:
     """Return the specification for these machines and these counts by virtual cluster and model.
 
-    Levels below the node are cells where all machines of a size are alike inside, racks where all are alike.
-    Every count becomes the largest cells that it fills and that all together leave for it.
+    Levels below the node become cells if all machines of a size have the same structure; racks, if all racks
+    do. Every count becomes the largest cells that it fills and that all counts together leave for it.
     """
     kinds = _kinds(machines)
     types: list[CellType] = []
@@ -104,7 +107,7 @@ def _kinds(machines: Iterable[Machine]) -> list[_Kind]:
             _Kind(
                 prefix=model if sizes[model] == 1 else f"{model}-{size}",
                 gpu_model=model,
-                # Machines that are not alike inside have in common only that they are machines.
+                # Machines with different structures share no level below the node.
                 shape=shapes.pop() if len(shapes) == 1 else (1, 1, size),
                 machines=tuple(members),
             )
@@ -113,7 +116,7 @@ def _kinds(machines: Iterable[Machine]) -> list[_Kind]:
 
 
 def _shape(machine: Machine) -> tuple[int, int, int]:
-    """Return how a machine's GPUs are spread; (1, 1, all of them) when that is not even."""
+    """Return how a machine's GPUs are spread; (1, 1, all of them) when they are spread unevenly."""
     flat = (1, 1, len(machine.gpus))
     switches: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for socket, switch, _ in machine.gpus:
@@ -131,7 +134,7 @@ def _physical(kind: str, name: str, machines: Sequence[Machine]) -> PhysicalCell
         type=kind,
         name=name,
         nodes=tuple(in_order),
-        # Said only where the GPUs that are near to each other are not numbered one after another.
+        # Stated only where GPUs that are near to each other are not numbered consecutively.
         gpus={node: gpus for node, gpus in in_order.items() if gpus != tuple(range(len(gpus)))},
     )
 
@@ -139,7 +142,7 @@ def _physical(kind: str, name: str, machines: Sequence[Machine]) -> PhysicalCell
 def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Turn counts into cells, the largest first for each virtual cluster, so that all of them fit together.
 
-    Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs allow.
+    Sizes nest: once all larger cells are given, the rest holds as many of the next size as its GPUs allow.
     """
     remaining = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
     left = {kind.prefix: kind.size * len(kind.machines) for kind in kinds}
@@ -155,7 +158,7 @@ def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]])
 
 
 def _cells(kinds: Sequence[_Kind]) -> Iterable[tuple[_Kind, str, int, bool]]:
-    """Yield every cell up to nodes: its kind, its type, its GPUs, whether it is a node."""
+    """Yield every type of cell up to the node: its kind, its name, its GPUs, whether it is a node."""
     for kind in kinds:
         # A GPU's type is its model, which several kinds of nodes may share.
         several = sum(other.gpu_model == kind.gpu_model for other in kinds) > 1

@@ -1,8 +1,8 @@
-"""The virtual cells that a virtual cluster sees: its own cluster, on whatever hardware it is.
+"""The virtual cells that a virtual cluster sees: a cluster of its own, whatever hardware it is bound to.
 
 The virtual GPUs of a space are numbered like a chain's, the largest cells first, so that a cell of every
-level starts at a multiple of its size; sharing safety rests on placing groups here, where nothing of other
-virtual clusters or of opportunistic groups can be seen.
+level starts at a multiple of its size. Sharing is safe because groups are placed here, where other virtual
+clusters and opportunistic groups are invisible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Roots:
     numbers: range
     first_leaf: int
     end_leaf: int
-    #: The level of their units: the node's, or their own when they are smaller.
+    #: The level of their units: the node's, or their own when they are smaller than a node.
     unit_level: int
     first_unit: int
 
@@ -34,9 +34,9 @@ class Space:
     """The cells of a virtual cluster in one chain, or one pinned cell."""
 
     def __init__(self, virtual_cluster: str, pinned: str, chain: Chain, owned: Iterable[tuple[int, int]]):
-        """`owned`: (level, cells), the highest level first."""
+        """`owned` has (level, number of cells), the highest level first."""
         self.virtual_cluster = virtual_cluster
-        #: The pinned cell's name; empty for cells that are bound as needed.
+        #: The name of the pinned cell; empty for cells that are bound on demand.
         self.pinned = pinned
         self.chain = chain
         self.roots: list[Roots] = []
@@ -53,15 +53,15 @@ class Space:
         sizes = chain.sizes[: self.levels]
         #: By level: virtual cell -> its physical cell, or NONE.
         self.twins = [[NONE] * -(-leaf // size) for size in sizes]
-        #: By level: cell -> a set of the children (0 for the first) that have physical cells.
+        #: By level: cell -> the set of its children (0 is the first) that have physical cells.
         self.children = [[0] * -(-leaf // size) for size in sizes]
-        #: Cell that is owned (level, number) -> GPUs in use; no entry: none.
+        #: Owned cell (level, number) -> number of its GPUs in use; no entry if none is.
         self.uses: Counter[tuple[int, int]] = Counter()
-        #: Level -> owned cells that have no physical cell.
+        #: Level -> number of owned cells that have no physical cell.
         self.unbound = {roots.level: len(roots.numbers) for roots in self.roots}
         #: Units that are known to be on broken hardware.
         self.closed: set[int] = set()
-        #: Virtual GPU -> how many hold it: the job that uses it, and the one that gets it next.
+        #: Virtual GPU -> number of its holders: the job that uses it, and the job that gets it next.
         self.holders: Counter[int] = Counter()
 
     # Geometry
@@ -89,7 +89,7 @@ class Space:
         return roots.first_unit + (leaf - roots.first_leaf) // self.chain.sizes[roots.unit_level]
 
     def unit_cell(self, unit: int) -> Cell:
-        """Return the virtual cell that a unit is."""
+        """Return the virtual cell of a unit."""
         for roots in reversed(self.roots):
             if unit >= roots.first_unit:
                 size = self.chain.sizes[roots.unit_level]
@@ -98,7 +98,7 @@ class Space:
         raise ValueError(f"there is no unit {unit}")
 
     def unit_at(self, level: int, number: int) -> int | None:
-        """Return the unit that a cell is; None when it is not one."""
+        """Return the unit of a cell; None when the cell is not a unit."""
         leaf = number * self.chain.sizes[level]
         return self.unit_of(leaf) if self.roots_of(leaf).unit_level == level else None
 
@@ -108,7 +108,7 @@ class Space:
             yield from ((roots.level, number) for number in roots.numbers)
 
     def last_unbound(self, level: int) -> int:
-        """Return the last owned cell of a level that is not bound. Raises ValueError when all are."""
+        """Return the last unbound owned cell of a level. Raises ValueError when all are bound."""
         return max(
             number
             for roots in self.roots
@@ -117,7 +117,7 @@ class Space:
         )
 
     def lacking(self, attainable: Mapping[int, int]) -> dict[int, int]:
-        """Return by level how many of the unbound owned cells are more than are available, where any are."""
+        """Return by how many the unbound owned cells exceed the attainable ones, for levels where they do."""
         lacking = {level: count - attainable[level] for level, count in self.unbound.items()}
         return {level: count for level, count in lacking.items() if count > 0}
 

@@ -1,4 +1,4 @@
-"""All hardware and all virtual clusters of a layout, before anything is bound but pinned cells."""
+"""All hardware and all virtual clusters of a layout, with nothing but the pinned cells bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.core.cells.virtual import Space
 class World:
     """Hardware by chain, and the spaces of each virtual cluster."""
 
-    #: What its parts are; a world that keeps more of them derives from both.
+    #: The classes of its parts; a world that keeps more about them derives from both.
     hardware_type = Hardware
     space_type = Space
 
@@ -22,7 +22,7 @@ class World:
         self.hardware = {
             name: self.hardware_type(chain, pools[name]) for name, chain in layout.chains.items()
         }
-        #: Virtual cluster -> chain -> the cells that are bound as needed.
+        #: Virtual cluster -> chain -> the cells that are bound on demand.
         self.spaces: dict[str, dict[str, Space]] = {}
         #: Virtual cluster -> name -> a pinned cell.
         self.pinned: dict[str, dict[str, Space]] = {}

@@ -1,1 +1,1 @@
-"""Why attempts fail, and whether another one is worth while."""
+"""Why attempts fail, and whether another attempt is worthwhile."""

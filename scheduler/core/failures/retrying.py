@@ -1,16 +1,16 @@
-"""Whether a job that failed, or whose attempt was lost, is tried again, when, and on which nodes not.
+"""Decide whether a job is tried again after a failed or lost attempt, when, and which nodes it avoids.
 
-On Philly every failed attempt was tried again, up to a fixed number (ATC 2019, section 4.3); there one user's
-jobs ran out of memory 185 times each. Here it depends on the class of the failure. A failure that the job
-itself causes is retried only if its owner asks for that, one that libraries cause once, and one that the
-platform causes as often as the job allows. A job that failed twice in a row in the same way, not by the
-platform's doing, would fail so again.
+On Philly every failed attempt was tried again, up to a fixed number (ATC 2019, section 4.3); one user's jobs
+ran out of memory 185 times each. Here the class of the failure decides. A failure that the job itself causes
+is retried only if its owner asks for it, a failure that libraries cause once, and a failure that the platform
+causes as often as the job allows. A job that failed twice in a row in the same way, and not because of the
+platform, is expected to fail again, so it is tried again only if its owner set the number of attempts.
 
-An attempt that was lost with its node, or because its gang did not get together, is not known to be a failure
-of the job, so the job keeps its attempts. But some jobs take their nodes down, by a driver that panics or
-memory that runs out, and one of those would walk through the cluster. So a job waits longer after each loss
-in a row. After `HELD_AFTER` losses it is held until a person looks at it: to fail it would throw away work
-that is probably sound. (Slurm holds a job likewise, after five requeues, `MaxBatchRequeue`.)
+An attempt lost with its node, or because its gang did not assemble, may not be the job's failure, so the job
+keeps its attempts. But some jobs take their nodes down, by a driver that panics or memory that runs out, and
+such a job could bring down one node after another. So a job waits longer after each loss in a row. After
+`HELD_AFTER` losses it is held until a person looks at it; failing it would throw away work that is probably
+sound. (Slurm holds a job likewise, after five requeues, `MaxBatchRequeue`.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scheduler.core.failures.taxonomy import FailureClass, Layer, signature_of
 
 #: How long a job waits after its first, second, ... failure.
 BACKOFF_SECONDS = (5.0, 20.0, 60.0, 180.0, 600.0)
-#: Attempts by layer, where the job says nothing; those of the platform's failures are all that it may have.
+#: The default attempts by layer; for failures of the platform they are all attempts that the job may have.
 ATTEMPTS: Mapping[Layer, int] = {Layer.USER: 1, Layer.ENGINE: 2, Layer.UNKNOWN: 2}
 
 
@@ -43,13 +43,13 @@ class RetryRules:
     """How often a job is tried again after failures. The first attempt counts as one."""
 
     max_attempts: int = 3
-    #: By class of failure, or by layer.
+    #: Attempts by class of failure, or by layer.
     attempts: Mapping[str, int] = field(default_factory=dict)
-    #: By a text that occurs in the message; these come first.
+    #: Attempts by a text that occurs in the message; these rules come first.
     matching: Mapping[str, int] = field(default_factory=dict)
 
     def attempts_for(self, failed: FailedAttempt) -> tuple[int, bool]:
-        """Return how many attempts such a failure leaves the job, and whether its owner said so."""
+        """Return how many attempts such a failure leaves the job in all, and whether its owner set that."""
         for text, attempts in self.matching.items():
             if text in failed.message:
                 return attempts, True
@@ -61,20 +61,20 @@ class RetryRules:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of the job."""
+    """The decision about the job after a failure."""
 
     retry: bool
     #: The name of the class of failure.
     name: str
-    #: Why, in words that follow on "It is (not) tried again".
+    #: The reason, in words that follow "It is (not) tried again".
     why: str
     after_seconds: float = 0.0
-    #: Not on the node where it failed.
+    #: Whether it avoids the node where it failed.
     avoid_node: bool = False
 
 
 def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRules) -> Verdict:
-    """Return what becomes of a job that failed just now, and before as listed, the oldest first."""
+    """Return the decision about a job that just failed; `before` has its earlier failures, oldest first."""
     failures = len(before) + 1
     attempts, is_explicit = rules.attempts_for(failed)
     named = failed.failure.words
@@ -91,15 +91,16 @@ def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRu
     return Verdict(True, failed.failure.name, why, after, failed.failure.is_hardware)
 
 
-#: With the waits between them this many losses take more than twenty minutes; most outages end before.
+#: The losses in a row after which a job is held. With the waits between them they take more than twenty
+#: minutes, which is longer than most outages.
 HELD_AFTER = 8
-#: An attempt that ran for this long did well where it was: its loss is the first of a row.
+#: An attempt that ran for this long was sound, so its loss is the first in a row.
 RAN_WELL_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
 class AfterLoss:
-    """`wait_seconds` count from now. `in_a_row` counts this loss, too."""
+    """What follows a loss: `wait_seconds` count from now, and `in_a_row` includes this loss."""
 
     in_a_row: int
     wait_seconds: float
@@ -107,12 +108,12 @@ class AfterLoss:
 
 
 def after_loss(ran_seconds: Sequence[float]) -> AfterLoss:
-    """Return what follows a loss, given how long each lost attempt of the row ran, this one first."""
+    """Return what follows a loss, given how long each lost attempt in a row ran, the latest first."""
     in_a_row = next(
         (number for number, ran in enumerate(ran_seconds, start=1) if ran >= RAN_WELL_SECONDS),
         len(ran_seconds),
     )
-    # A job that is lost once in a while goes on at once.
+    # A job with only an occasional loss goes on at once.
     waits = (0.0, *BACKOFF_SECONDS)
     wait = waits[min(in_a_row, len(waits)) - 1]
     return AfterLoss(in_a_row, wait, is_held=in_a_row >= HELD_AFTER)

@@ -1,4 +1,4 @@
-"""Classes of failures, by what a node reported of an attempt's end.
+"""Classes of failures, by what a node reported about an attempt's end.
 
 The classes are those of M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 Workloads" (Philly), USENIX ATC 2019, table 7, who found them with more than 230 rules over logs. Here the
@@ -15,11 +15,11 @@ from enum import StrEnum
 
 
 class Layer(StrEnum):
-    """Who can do something about it."""
+    """The layer that causes a failure and can fix it."""
 
-    #: The job as it was submitted: the next attempt meets it again.
+    #: The job as it was submitted: the next attempt fails again.
     USER = "user"
-    #: Libraries and drivers under it: the next attempt may meet it again.
+    #: Libraries and drivers below it: the next attempt may fail again.
     ENGINE = "engine"
     #: Machines, networks, disks.
     PLATFORM = "platform"
@@ -32,20 +32,20 @@ class FailureClass:
 
     name: str
     layer: Layer
-    #: In a few words for people.
+    #: A few words for people.
     words: str
-    #: Whether the node is to be avoided: the device itself is to blame.
+    #: Whether the device itself is to blame, so that the job avoids the node.
     is_hardware: bool = False
 
     @property
     def advice(self) -> str:
-        """What the job's owner can do about it; empty for a class of the site's own."""
+        """What the job's owner can do about it; empty for a class that the site defined."""
         return _ADVICE.get(self.name, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A failure is of the class when the node's category and line match. An empty category is any."""
+    """A failure is of the class when the node's category and line match. An empty category matches any."""
 
     failure: FailureClass
     category: str = ""
@@ -65,13 +65,13 @@ def _rule(
 
 
 NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "unclassified failure")
-#: Not found in a log: the platform stopped it.
+#: Not found in a log, because the platform stopped the attempt.
 STUCK = FailureClass("stuck", Layer.ENGINE, "it reported no progress")
 IDLE_GPUS = FailureClass("idle_gpus", Layer.ENGINE, "its GPUs did nothing")
 
 _USER, _ENGINE, _PLATFORM = Layer.USER, Layer.ENGINE, Layer.PLATFORM
 
-#: The first that matches counts.
+#: The first rule that matches counts.
 RULES: tuple[Rule, ...] = (
     _rule("node_lost", _PLATFORM, "the node was lost", "lost"),
     _rule("start_failed", _USER, "the command could not be started", "start_failed"),
@@ -147,7 +147,7 @@ RULES: tuple[Rule, ...] = (
 CLASSES: Mapping[str, FailureClass] = {
     failure.name: failure for failure in (*[rule.failure for rule in RULES], NO_SIGNATURE, STUCK, IDLE_GPUS)
 }
-#: What an owner may name in a job's rules.
+#: The names that an owner may use in a job's rules.
 KNOWN_FAILURES: tuple[str, ...] = (*sorted(CLASSES), *[layer.value for layer in Layer])
 
 
@@ -190,11 +190,11 @@ _ADVICE: Mapping[str, str] = {
 
 
 def class_of(category: str, message: str) -> FailureClass:
-    """Return the class of an attempt's end, by its node's category and decisive line."""
+    """Return the class of a failure from the node's category and decisive line."""
     return next((rule.failure for rule in RULES if rule.matches(category, message)), NO_SIGNATURE)
 
 
 def signature_of(failure: FailureClass, message: str) -> str:
-    """Return what two failures have in common that are alike: numbers, addresses and ranks do not count."""
+    """Return a text that is equal for similar failures: it ignores numbers, addresses and ranks."""
     text = re.sub(r"^Rank \d+: ", "", message)
     return f"{failure.name}: {re.sub(r'0x[0-9a-fA-F]+|[0-9]+', '#', text)}"

@@ -1,5 +1,5 @@
-"""Whether sharing costs a tenant anything: what it is entitled to and received, and what it would have alone.
+"""Measure whether sharing costs a tenant anything: its entitlement, what it received, and what it had alone.
 
-Pure: from the facts of a round to one `Division` for each virtual cluster, from sums over time to violations.
-Words and figures: docs/fairness.md.
+These are pure functions, from the facts of a round to one `Division` for each virtual cluster, and from sums
+over time to violations. docs/fairness.md defines the terms and figures.
 """

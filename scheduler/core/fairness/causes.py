@@ -1,7 +1,7 @@
-"""Why a tenant's jobs do less here than they would on its own part alone: a code and a sentence with figures.
+"""Explain why a tenant's jobs do less here than on its own part alone: a code and a sentence with figures.
 
-Several causes may hold at once; the first in the order of `Cause` stands for all. So the order runs from what
-a person decided, over what is broken, to what only the policy can know.
+Several causes may hold at once; the first in the order of `Cause` is reported. So the order runs from what a
+person decided, through what is broken, to what only the policy can know.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from scheduler.core.lending.lots import words_of
 from scheduler.core.model import wording
 from scheduler.core.model.snapshot import Job, Node, Tenant
 
-#: Policies that divide a virtual cluster by the weights of its members, and those that weigh jobs or apps.
+#: Policies that divide a virtual cluster by the weights of its members, and policies that weigh jobs or apps.
 BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair"})
 BY_JOB = frozenset({"gavel", "themis"})
-#: Objectives of `gavel` that consider tenants first.
+#: The prefix of `gavel` objectives that consider tenants first.
 HIERARCHICAL = "hierarchical"
 #: The key of a quota line that caps all GPU models together.
 ANY_MODEL = "*"
-#: Thousands may wait, and most are alike.
+#: The most waiting jobs that are examined; thousands may wait, and most are alike.
 MOST_LOOKED_AT = 200
 #: Fewer GPUs count as none.
 NEGLIGIBLE = 1e-6
@@ -53,7 +53,7 @@ class Finding:
 
 
 def cause_of(account: Account, virtual_cluster: str, tenant: str, demand_since: float) -> Finding:
-    """Return why; `wanted_since`: since when the tenant's demand has not ceased."""
+    """Return the cause; `demand_since` is when the tenant's present demand began."""
     circumstances = _Circumstances(account, virtual_cluster, tenant, demand_since)
     for look in _LOOKS:
         finding = look(circumstances)
@@ -63,7 +63,7 @@ def cause_of(account: Account, virtual_cluster: str, tenant: str, demand_since: 
 
 
 class _Circumstances:
-    """What is considered for one tenant of a virtual cluster."""
+    """The facts about one tenant of a virtual cluster from which its cause is found."""
 
     def __init__(self, account: Account, virtual_cluster: str, tenant: str, demand_since: float) -> None:
         self.account, self.snapshot, self.facts = account, account.snapshot, account.facts
@@ -77,19 +77,19 @@ class _Circumstances:
 
     @property
     def waiting(self) -> tuple[Job, ...]:
-        """Those of its jobs that are considered one by one."""
+        """Return its waiting jobs that are examined one by one."""
         return self.standing.waiting[:MOST_LOOKED_AT]
 
     @property
     def others(self) -> tuple[float, float]:
-        """Return the GPUs that all other members hold, and their parts."""
+        """Return the GPUs that all other tenants hold, and the sum of their parts."""
         others = [each for each in self.division.standings.values() if each is not self.standing]
         held = sum(sum(each.received.values()) for each in others)
         return held, sum(sum(each.own.values()) for each in others)
 
     @property
     def others_hold_more(self) -> bool:
-        """Whether any of them holds more of a model than its part, or it lends to another."""
+        """Return whether another tenant holds more of a model than its part, or this one lends to another."""
         others = [each for each in self.division.standings.values() if each is not self.standing]
         return self.standing.lent > NEGLIGIBLE or any(each.borrowed > NEGLIGIBLE for each in others)
 
@@ -121,7 +121,7 @@ def _quota(seen: _Circumstances) -> Finding | None:
 
 
 def _processors_of_quota(seen: _Circumstances, tenant: Tenant) -> Finding | None:
-    """Return that CPUs or memory are what its quota lacks for each waiting job."""
+    """Return that its quota of CPUs or memory has too little left for every waiting job."""
     limits = {CPUS: tenant.quota_cpus, MEMORY: tenant.quota_memory_bytes}
     for line, limit in limits.items():
         if limit is None:
@@ -143,7 +143,7 @@ def _processors_of_quota(seen: _Circumstances, tenant: Tenant) -> Finding | None
 
 
 def _all_need(seen: _Circumstances, model: str) -> bool:
-    """Whether all its waiting jobs accept that model alone."""
+    """Return whether all its waiting jobs accept only that model."""
     return all(job.gpu_models == (model,) for job in seen.standing.waiting)
 
 
@@ -201,7 +201,7 @@ def _trouble(node: Node) -> str:
 
 
 def _fragmented(seen: _Circumstances) -> Finding | None:
-    """There are enough idle GPUs for a waiting gang, and no node has enough of them."""
+    """Return that enough GPUs for a waiting gang are idle, but no node has enough of them."""
     room = _room_left(seen)
     for job in seen.waiting:
         largest = max(task.gpus for task in job.tasks)
@@ -217,7 +217,7 @@ def _fragmented(seen: _Circumstances) -> Finding | None:
 
 
 def _room_left(seen: _Circumstances) -> dict[str, float]:
-    """Return the GPUs by model that the virtual cluster may still take of its guarantee."""
+    """Return the GPUs by model that the virtual cluster may still use of its guarantee."""
     held: dict[str, float] = {}
     for standing in seen.division.standings.values():
         for model, gpus in standing.received.items():
@@ -227,7 +227,7 @@ def _room_left(seen: _Circumstances) -> dict[str, float]:
 
 
 def _left_idle(seen: _Circumstances) -> Finding | None:
-    """The policy or the placer lets a job wait that would fit."""
+    """Return that the policy or the placer lets a job wait that would fit."""
     room, vc = _room_left(seen), seen.division.virtual_cluster
     for job in seen.waiting:
         for model in seen.models(job):
@@ -243,7 +243,7 @@ def _left_idle(seen: _Circumstances) -> Finding | None:
 
 
 def _asks_for_gpus_alone(job: Job) -> bool:
-    """Whether it is enough to count GPUs to see whether the gang fits."""
+    """Return whether counting GPUs suffices to see whether the gang fits."""
     task = job.tasks[0]
     is_near = job.topology is not None and job.topology.required
     return len(job.tasks) == 1 and not (task.cpus or task.memory_bytes or is_near)
@@ -313,7 +313,7 @@ def _others_hold_more(seen: _Circumstances) -> Finding:
 
 
 def _holdings(seen: _Circumstances) -> str:
-    """Return how much of its part each tenant has; other tenants together, since its members read this."""
+    """Return how much of its part the tenant has, and the others together, since its members read this."""
     standing, (theirs, part) = seen.standing, seen.others
     return (
         f"{standing.tenant} holds {_words(standing.received)} of its own part of {_words(standing.own)}, and"

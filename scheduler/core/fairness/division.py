@@ -1,9 +1,9 @@
-"""How virtual clusters are divided among their tenants at the instant of a snapshot, and how fast a tenant's
-jobs would be on its own part of one without other tenants.
+"""How virtual clusters are divided among their tenants at the instant of a snapshot.
 
-A part is seldom a whole number of GPUs. If it is 2.5 GPUs, two are there all the time and a third for half of
-it. So a gang runs for the part of the time for which there are GPUs for it. A gang that is larger than the
-part, rounded up, never runs.
+This includes how fast a tenant's jobs would be on its own part of a virtual cluster without other tenants. A
+part is seldom a whole number of GPUs. If it is 2.5 GPUs, two are there all the time and a third half of the
+time. So a gang runs for the part of the time for which it has enough GPUs. A gang larger than the part,
+rounded up, never runs.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class Standing:
     weight: float = 0.0
     jobs_running: int = 0
     jobs_waiting: int = 0
-    #: GPUs that its guaranteed jobs could use at once; parts count as such, here and below.
+    #: GPUs that its guaranteed jobs could use at once; parts of GPUs count as parts, here and below.
     demand_gpus: float = 0.0
-    #: When the oldest of these came; None: there are none.
+    #: When the oldest of these jobs could first run; None if there are none.
     demand_since: float | None = None
-    #: Its weight's part of what the virtual cluster is guaranteed itself, lent or not.
+    #: Its part, by weight, of the virtual cluster's own guarantee, lent or not.
     own: Gpus = field(default_factory=dict)
-    #: Its part of what is in force now, as far as it can use it, and what others leave.
+    #: Its part of what is in force now, as far as it can use it, plus what others leave.
     entitled: Gpus = field(default_factory=dict)
     #: What its guaranteed jobs hold.
     received: Gpus = field(default_factory=dict)
-    #: What it holds beyond its own part, and what others hold of its part.
+    #: The GPUs it holds beyond its own part, and those of its part that others hold.
     borrowed: float = 0.0
     lent: float = 0.0
     traded_in: Gpus = field(default_factory=dict)
@@ -67,15 +67,16 @@ class Standing:
     speed_alone: float = 0.0
     #: How fast its guaranteed jobs are on each model, on average, relative to each one's best.
     speeds: Gpus = field(default_factory=dict)
-    #: Finish-time fairness of its apps; None: it has none.
+    #: The finish-time fairness of its apps; None if it has none.
     rho_worst: float | None = None
     rho_mean: float | None = None
-    #: GPUs that its guaranteed jobs demand by their own sizes, and what they have of use (`tiers.uses_of`).
+    #: GPUs that its guaranteed jobs demand by their own sizes, and those of them that they have
+    #: (`tiers.uses_of`).
     demanded_gpus: float = 0.0
     useful_gpus: float = 0.0
     #: Its guaranteed jobs that wait and could run here.
     waiting: tuple[Job, ...] = ()
-    #: Those that are slower for being on more nodes than they need.
+    #: Its jobs that are slower because they are on more nodes than they need.
     spread: tuple[JobId, ...] = ()
 
 
@@ -84,11 +85,11 @@ class Division:
     """A virtual cluster at an instant."""
 
     virtual_cluster: VirtualCluster
-    #: What it is guaranteed itself, whatever it has lent or borrowed.
+    #: Its own guarantee, whatever it has lent or borrowed.
     own: Mapping[str, int]
-    #: By tenant: the members, and other tenants that have jobs in it.
+    #: By tenant: its members, and other tenants with jobs in it.
     standings: Mapping[str, Standing]
-    #: For the account of the next instant.
+    #: What the account of the next instant needs.
     memory: Memory
 
 
@@ -103,7 +104,7 @@ class Account:
 
 
 def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
-    """Return how virtual clusters are divided; `memory` is that of the last instant, by virtual cluster."""
+    """Return how virtual clusters are divided; `memory` is that of the last account, by virtual cluster."""
     engine = RoundEngine(snapshot)
     views = engine.views()
     holders = Holders(engine.facts)
@@ -167,7 +168,7 @@ class _Draft:
         self._in, self._out = _trades(snapshot.memory.get(vc.name, {}))
 
     def _demands(self, jobs: Iterable[Job]) -> list[tuple[Job, RunOption]]:
-        """Return the guaranteed jobs that run or could run now, here."""
+        """Return the guaranteed jobs that run, or could run here now."""
         found = []
         for job in jobs:
             runs = job.id in self._holders.jobs
@@ -190,7 +191,7 @@ class _Draft:
         return {model: gpus * part for model, gpus in self.guaranteed.items()}
 
     def share(self, tenant: str) -> Share:
-        """Return its part, as traded, and what it holds."""
+        """Return its part, including trades, and what it holds."""
         own = Counter(self._own(tenant))
         own.update(self._in.get(tenant, {}))
         own.subtract(self._out.get(tenant, {}))
@@ -238,8 +239,9 @@ class _Draft:
     def _alone(self, own: Gpus, held: TenantHoldings, wanting: Sequence[tuple[Job, RunOption]]) -> float:
         """Return the speed of its guaranteed jobs on its own part alone.
 
-        While what they hold lies within that part, they would go on there, and others would run beside them:
-        other tenants do not cause the order in which its jobs go. Else it is the best that could run.
+        While what they hold lies within that part, they would keep running there, and waiting jobs would run
+        beside them: other tenants do not decide the order of its jobs. Otherwise the speed is the best that
+        any of its jobs reach.
         """
         left = {model: gpus - held.guaranteed.get(model, 0.0) for model, gpus in own.items()}
         is_within = all(held.guaranteed[model] <= own.get(model, 0.0) + NOTHING for model in held.guaranteed)
@@ -250,7 +252,7 @@ class _Draft:
 
 
 def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
-    """Return weights as members; 0 for tenants that are not members, unless there are no members at all."""
+    """Return the weights of tenants: 0 for tenants that are not members, or all 1 if there are no members."""
     stated = {member.tenant: member.weight for member in vc.members}
     if not stated:
         return dict.fromkeys(tenants, 1.0)
@@ -274,7 +276,7 @@ def _mean_speeds(gangs: Iterable[Gang]) -> dict[str, float]:
 
 
 def _trades(memory: Memory) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """Return what tenants bought and sold of one another by what Gandiva-Fair remembers, GPUs by model."""
+    """Return the GPUs by model that each tenant bought and sold, from what Gandiva-Fair remembers."""
     bought: dict[str, dict[str, float]] = {}
     sold: dict[str, dict[str, float]] = {}
     books: Mapping[str, Any] = memory.get("books", {})
@@ -293,7 +295,7 @@ def _trades(memory: Memory) -> tuple[dict[str, dict[str, float]], dict[str, dict
 
 
 def _unguaranteed(snapshot: Snapshot) -> dict[str, float]:
-    """Return the GPUs by model that no virtual cluster may rely on."""
+    """Return the GPUs by model that no virtual cluster is guaranteed."""
     left: Counter[str] = Counter()
     for node in snapshot.nodes:
         left[node.gpu_model] += sum(gpu.healthy for gpu in node.gpus)
@@ -303,8 +305,9 @@ def _unguaranteed(snapshot: Snapshot) -> dict[str, float]:
 
 
 def rhos_of(view: View, run_options: RunOptions, memory: Memory) -> tuple[dict[str, list[float]], Memory]:
-    """Return the finish-time fairness of each tenant's apps, whatever the policy is, and what to remember of
-    the tenants that shared the virtual cluster.
+    """Return the finish-time fairness of each tenant's apps, under any policy, and what to remember.
+
+    The memory holds what the next account needs of the tenants that shared the virtual cluster.
     """
     apps = apps_of(view, run_options)
     contention = Contention(memory, view.now, {app.name: app.weight for app in apps})
@@ -319,7 +322,7 @@ def rhos_of(view: View, run_options: RunOptions, memory: Memory) -> tuple[dict[s
 def _rho(
     app: App, view: View, run_options: RunOptions, gpus: Mapping[str, int], contention: float
 ) -> float | None:
-    """Return the rho it comes to with what it holds; one that waits, if it had its even part from now on."""
+    """Return the rho of an app with what it holds; for one that waits, with its even part from now on."""
     held = rho_now(app, view, run_options, contention)
     even = even_rate(app, gpus, contention)
     if held is not None or even <= 0:
@@ -328,17 +331,17 @@ def _rho(
 
 
 class Gang(NamedTuple):
-    """What a job wants: GPUs at once, or a part of one, and its speed on a model relative to its best."""
+    """What a job wants: GPUs at once, or a part of one, and its speed on each model relative to its best."""
 
     gpus: float
     speeds: Mapping[str, float]
 
 
 def speed_alone(part: Mapping[str, float], gangs: Iterable[Gang]) -> float:
-    """Return the most that gangs reach on a part, in GPUs of each one's best model; gangs stay whole.
+    """Return the speed that gangs reach on a part, in GPUs of each one's best model; gangs stay whole.
 
-    The fastest go first, and among these the smallest or the largest, whichever comes to more. The result is
-    always possible; now and then a little more would be.
+    The fastest go first; among equals the smallest or the largest, whichever order yields more. The result is
+    always attainable; occasionally a little more would be.
     """
     pairs = [
         (-speed, gang.gpus, number, model)

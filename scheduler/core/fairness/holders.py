@@ -13,25 +13,25 @@ from scheduler.core.round.facts import Facts
 
 @dataclass(slots=True)
 class TenantHoldings:
-    """GPUs by model, of which parts count as such; where jobs share whole GPUs, each has an equal part."""
+    """GPUs by model; parts of GPUs count as parts, and jobs that share whole GPUs each have an equal part."""
 
     guaranteed: dict[str, float] = field(default_factory=dict)
     opportunistic: dict[str, float] = field(default_factory=dict)
-    #: What its jobs run on, without those that have to leave.
+    #: What its jobs run on, except those that have to leave.
     running: list[tuple[Job, Running]] = field(default_factory=list)
-    #: Its guaranteed jobs that are on more nodes than they need, and known to be slower for it.
+    #: Its guaranteed jobs that are on more nodes than they need, and known to be slower because of it.
     spread: list[JobId] = field(default_factory=list)
 
 
 class Idle:
-    """GPUs that may be taken and that no job holds."""
+    """Usable GPUs that no job holds."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._known: dict[str, list[int]] = {}
 
     def of(self, model: str) -> list[int]:
-        """Return how many there are of a model on each node that has any."""
+        """Return the number of GPUs of a model on each node that has any."""
         if model not in self._known:
             self._known[model] = self._count(model)
         return self._known[model]
@@ -100,8 +100,10 @@ class Holders:
         return len(holding.parts) > nodes
 
     def speed_alone(self, held: TenantHoldings, run_options: RunOptions) -> float:
-        """Return how fast its guaranteed jobs would be with just the GPUs that they hold, near together and
-        each alone on its part of them."""
+        """Return how fast its guaranteed jobs would be on the GPUs that they hold, if near and undisturbed.
+
+        Each job is then alone on its part of them.
+        """
         speeds = [
             (self._facts.amount(running) / len(running.jobs)) * _relative(job, running.gpu_model, run_options)
             for job, running in held.running
@@ -111,7 +113,7 @@ class Holders:
 
 
 def _relative(job: Job, model: str, run_options: RunOptions) -> float:
-    """Return its speed there relative to its best model in its virtual cluster; 1 where that is unknown."""
+    """Return the job's speed on a model relative to its best in its virtual cluster; 1 where unknown."""
     run_option = run_options.of(job)
     if run_option is None:
         return 1.0

@@ -1,4 +1,4 @@
-"""Which parts of tenants others use, and which tenants hold more than their own part.
+"""Determine which tenants hold more than their own part, and whose parts they use.
 
 Guaranteed jobs beyond a tenant's part use what other members leave idle. Opportunistic jobs first use what is
 left of their own tenant's part, then the GPUs that no virtual cluster is guaranteed, and then what virtual
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A tenant's part of a virtual cluster, trades included, and what its jobs hold, by model."""
+    """A tenant's part of a virtual cluster, including trades, and what its jobs hold, by model."""
 
     own: Mapping[str, float] = field(default_factory=dict)
     guaranteed: Mapping[str, float] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Share:
 
 @dataclass(slots=True)
 class Use:
-    """GPUs of all models together."""
+    """What a tenant borrows and lends, in GPUs of all models together."""
 
     borrowed: float = 0.0
     lent: float = 0.0
@@ -34,8 +34,9 @@ Key = tuple[str, str]
 
 
 def uses(shares: Mapping[Key, Share], unguaranteed: Mapping[str, float]) -> dict[Key, Use]:
-    """Return which tenants borrow and lend. `unguaranteed`: GPUs by model that no virtual cluster may rely
-    on.
+    """Return what each tenant borrows and lends.
+
+    `unguaranteed` has the GPUs by model that no virtual cluster is guaranteed.
     """
     found = {key: Use() for key in shares}
     models = {model for share in shares.values() for model in (*share.own, *share.guaranteed)}

@@ -1,13 +1,13 @@
-"""Two properties of a fair division, measured over time: the sharing incentive and envy-freeness.
+"""Measure two properties of a fair division over time: the sharing incentive and envy-freeness.
 
 The sharing incentive: over a while, no tenant's jobs do less here than they would on its own part alone. K.
-Mahajan et al., "Themis", NSDI 2020, section 2.1, states it for finish times. Here it is watched while jobs
+Mahajan et al., "Themis", NSDI 2020, section 2.1, states it for finish times. Here it is measured while jobs
 run: the mean speed here against the mean speed alone, over a window that begins with the tenant's demand.
 
-Envy: whether a tenant would rather have had what another one received, by its own speeds and per weight, as
-in A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3. 0: no other part would have been
-worth more to it. 0.25: its own part is worth a quarter less than the best of the others' parts. 1: it had
-nothing of use.
+Envy: whether a tenant would prefer what another one received, by its own speeds and per weight, as in A.
+Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3. Envy 0: no other part would have been worth
+more to it. 0.25: its own part is worth a quarter less than the best of the others' parts. 1: it had nothing
+of use.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 WINDOW_SECONDS = 600.0
-#: No tenant is judged by less: the first round after a job came may have seen nothing of it.
+#: The shortest window that counts, since the first round after a job's submission may not have seen it.
 LEAST_SECONDS = 30.0
-#: So much less is not worth a word: turns do not divide a window evenly.
+#: A shortfall up to this part is ignored, because turns do not divide a window evenly.
 TOLERANCE = 0.05
-#: An interval between two rounds counts as this many rounds at most: what happened within it was not
-#: observed.
+#: The most rounds that an interval between two rounds counts for, since nothing within it was observed.
 MOST_ROUNDS = 10
 
 
@@ -36,7 +35,7 @@ class Window:
 
     @property
     def gain(self) -> float | None:
-        """What its jobs did here as a part of what they would have done alone; None: they wanted nothing."""
+        """Return what its jobs did here as a part of what they would have done alone; None without demand."""
         if self.alone_gpu_seconds <= 0:
             return None
         return self.here_gpu_seconds / self.alone_gpu_seconds
@@ -48,13 +47,13 @@ class Window:
 
 
 def counted_seconds(before: float | None, now: float, round_seconds: float) -> float:
-    """Return for how long the facts of an instant count: since the last ones; 0 when a clock jumped back."""
+    """Return how long the facts of an instant count: since the last ones, or 0 if the clock went back."""
     if before is None:
         return 0.0
     return min(max(0.0, now - before), MOST_ROUNDS * round_seconds)
 
 
-#: Less is the noise of sums.
+#: Less envy than this is rounding.
 NEGLIGIBLE = 1e-6
 
 
@@ -63,7 +62,7 @@ class Bundle:
     """What a tenant had over a while."""
 
     weight: float
-    #: GPU-seconds that it could have used.
+    #: The GPU-seconds that it could have used.
     demand: float
     #: How fast its jobs are by model, on average, relative to each one's best.
     speeds: Mapping[str, float]
@@ -72,7 +71,7 @@ class Bundle:
 
 
 class Envy(NamedTuple):
-    """How much, and of which tenant; empty when it is 0."""
+    """The amount of envy, and the envied tenant; empty when the amount is 0."""
 
     amount: float
     of: str
@@ -100,7 +99,7 @@ def _envy(tenant: str, had: Mapping[str, Bundle]) -> Envy:
 
 
 def _worth(own: Bundle, received: Mapping[str, float], factor: float) -> float:
-    """Return what GPU-seconds would have been worth to it: no more of them than it could have used."""
+    """Return the worth of GPU-seconds to it, counting no more of them than it could have used."""
     room, worth = own.demand, 0.0
     for model, speed in sorted(own.speeds.items(), key=lambda pair: (-pair[1], pair[0])):
         used = min(received.get(model, 0.0) * factor, room)

@@ -1,7 +1,7 @@
-"""The tier of a tenant under a policy that has tiers, and how much of what it demanded a tenant has.
+"""The tier of a tenant under a policy with tiers, and the fraction of its demand that a tenant has.
 
-Singularity (arXiv 2202.07848, section 2) guarantees a fraction to each job. The fraction of a tenant is what
-its jobs together had of use, divided by what they demanded. All terms are those of `policies.singularity`.
+Singularity (arXiv 2202.07848, section 2) guarantees a fraction to each job. The fraction of a tenant is the
+useful GPUs that its jobs had, divided by what they demanded. All terms are those of `policies.singularity`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.core.policies.singularity.board import TIERS
 from scheduler.core.policies.singularity.policy import Singularity
 from scheduler.core.round.registry import make_policy
 
-#: Over which time fractions are taken where the policy has no tiers, and so says nothing of it.
+#: The time over which fractions are taken where the policy has no tiers and so does not define it.
 FRACTION_SECONDS = 3_600.0
 
 
@@ -26,13 +26,13 @@ class Tier:
     """What a policy promises to a tenant."""
 
     name: str
-    #: Part of the GPU time that its jobs demand; 0 promises nothing.
+    #: The guaranteed part of the GPU time that its jobs demand; 0 promises nothing.
     guaranteed_fraction: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiers:
-    """The tiers of tenants under one policy; none where it has no tiers."""
+    """The tiers of tenants under one policy; empty where it has none."""
 
     by_tenant: Mapping[str, Tier]
     window_seconds: float = FRACTION_SECONDS
@@ -55,14 +55,14 @@ def tiers_of(policy: str, parameters: Mapping[str, Any], tenants: Iterable[str])
 
 @dataclass(slots=True)
 class Use:
-    """GPUs that a tenant's guaranteed jobs demand now, and have of use: none beyond a job's own size."""
+    """GPUs that a tenant's guaranteed jobs demand now, and those they have, up to each job's own size."""
 
     demanded_gpus: float = 0.0
     useful_gpus: float = 0.0
 
 
 def uses_of(view: View) -> dict[str, Use]:
-    """Return by tenant what the jobs of a view demand and have, without held jobs and those over quota."""
+    """Return what the jobs of a view demand and have, by tenant, without held jobs and those over quota."""
     found: dict[str, Use] = {}
     for job in view.jobs.values():
         use = found.setdefault(job.tenant, Use())

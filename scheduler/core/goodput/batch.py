@@ -1,4 +1,4 @@
-"""What a batch is worth, and the best one for an allocation (Pollux, OSDI'21, section 3).
+"""Compute the worth of a batch, and the best batch for an allocation (Pollux, OSDI'21, section 3).
 
 The larger the batch, the less each sample in it advances training. With the squared norm sqr of the gradient
 and its variance var at the initial batch M0, φ = M0·var/sqr is the gradient noise scale, and
@@ -6,11 +6,11 @@ and its variance var at the initial batch M0, φ = M0·var/sqr is the gradient n
     efficiency(M) = (φ + M0) / (φ + M)      1 at M0, then falling
     goodput = throughput · efficiency       samples per second, in samples at the initial batch
 
-For an allocation 50 batches are tried, from the smallest that is allowed to the largest, each larger than the
-one before by the same factor; each is divided into as few gradients as fit. One rule is stricter than in the
-published code: where equal parts have to be rounded up, the batch is still no larger than allowed. Where none
-of them can be, as when the batch must not change, the smallest batch is divided into more and more gradients,
-64 ways. What then is impossible has goodput 0: a batch of 128 on three GPUs.
+For an allocation, 50 batches are tried, from the smallest allowed to the largest, each larger than the one
+before by the same factor. Each is divided into as few gradients as fit. One rule is stricter than in the
+published code: where equal parts have to be rounded up, the batch still stays within the allowed size. If
+none of the 50 is possible, as when the batch must not change, the smallest batch is divided into more and
+more gradients, 64 ways. If none of these is possible either, the goodput is 0: a batch of 128 on three GPUs.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from scheduler.core.goodput.throughput import (
     throughput,
 )
 
-#: Batches that are tried for an allocation.
+#: The number of batches that are tried for an allocation.
 _BATCHES = 50
-#: Ways to divide a batch that hardly may change.
+#: The number of ways that are tried to divide a batch that must hardly change.
 _DIVISIONS = 64
-#: What is less than this beyond a whole number is that number.
+#: A value less than this above a whole number counts as that number.
 _ROUNDING = 1e-8
-#: Allocations computed together: this many fit into the processor's cache.
+#: How many allocations are computed together; this many fit into the processor's cache.
 _TOGETHER = 1024
 
 
 class Noise(NamedTuple):
-    """Squared norm and variance of the gradient at the initial batch, in one unit; below 0 counts as 0."""
+    """Squared norm and variance of the gradient at the initial batch, in one unit; negative counts as 0."""
 
     squared_norm: float
     variance: float
@@ -50,7 +50,7 @@ class Noise(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Batches that a job may have: whole ones, from the initial one on; those of one gradient of a GPU."""
+    """The bounds of a job's whole batch, which is at least the initial one, and of one gradient on a GPU."""
 
     initial_batch: int
     max_batch: int
@@ -71,7 +71,7 @@ class Limits:
 
 
 def efficiency(noise: Noise | tuple[Floats, Floats], initial_batch: Numbers, batch: Numbers) -> Numbers:
-    """Return what a sample is worth in such a batch, in samples at the initial one: above 0, at most 1."""
+    """Return the worth of a sample in such a batch, in samples at the initial one: above 0, at most 1."""
     sqr, var = (np.maximum(estimate, 0.0) for estimate in noise)
     # Where gradients are too small to be distinguished from 0, an iteration counts as an iteration.
     sqr = np.where(sqr + var > 0, sqr, 1.0)
@@ -79,7 +79,7 @@ def efficiency(noise: Noise | tuple[Floats, Floats], initial_batch: Numbers, bat
 
 
 class Best(NamedTuple):
-    """The best batch for allocations: arrays of one shape. Where none is possible all three are 0."""
+    """The best batch for allocations: arrays of one shape. Where none is possible, all three are 0."""
 
     goodput: Floats
     local_batch: Ints
@@ -88,7 +88,7 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GoodputModel:
-    """How a job's progress follows from its GPUs: speed, noise, and the batches that it may have."""
+    """How a job's progress follows from its GPUs: parameters of speed, noise, and limits of the batch."""
 
     parameters: Parameters
     noise: Noise
@@ -102,13 +102,13 @@ class GoodputModel:
     def goodput(
         self, nodes: Numbers, replicas: Numbers, local_batch: Numbers, accumulation: Numbers
     ) -> Numbers:
-        """Return samples per second, in samples at the initial batch; no batch may be smaller than that."""
+        """Return samples per second, in samples at the initial batch; the batch must be at least that."""
         batch = np.asarray(replicas) * local_batch * (np.asarray(accumulation) + 1)
         speed = throughput(self.parameters, nodes, replicas, local_batch, accumulation)
         return speed * efficiency(self.noise, self.limits.initial_batch, batch)
 
     def best(self, nodes: Numbers, replicas: Numbers) -> Best:
-        """Return the best batch for each allocation, of the shape that the arguments have together."""
+        """Return the best batch for each allocation, in the broadcast shape of the arguments."""
         nodes, replicas = np.broadcast_arrays(nodes, replicas)
         flat = best_batches([self], np.zeros(nodes.size, dtype=np.int64), nodes.ravel(), replicas.ravel())
         return Best(*(values.reshape(nodes.shape) for values in flat))
@@ -116,7 +116,7 @@ class GoodputModel:
 
 @dataclass(frozen=True, slots=True)
 class _Allocations:
-    """Allocations and whose they are, as columns: n × 1, to stand beside n × batches."""
+    """Allocations with the facts of their jobs, as columns: n × 1, to broadcast with n × batches."""
 
     theta: Floats
     noise: tuple[Floats, Floats]
@@ -142,8 +142,9 @@ class _Allocations:
 
 
 def best_batches(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: Ints) -> Best:
-    """Return the best batch for each allocation: `replicas[i]` replicas on `nodes[i]` nodes of the job at
-    `job[i]` in `models`; raise GoodputError where there are fewer replicas than nodes.
+    """Return the best batch for each allocation: `replicas[i]` on `nodes[i]` of the job `models[job[i]]`.
+
+    Raises GoodputError where there are fewer replicas than nodes.
     """
     if not np.all((nodes >= 1) & (replicas >= nodes)):
         raise GoodputError("nodes: each allocation must have at least one, and as many replicas or more")
@@ -194,7 +195,7 @@ def _growing(allocations: _Allocations) -> tuple[Floats, Floats]:
     factor = np.maximum(allocations.largest / smallest, 1.0)
     local = smallest * factor ** np.linspace(0.0, 1.0, _BATCHES) / allocations.replicas
     gradients: Floats = np.maximum(np.ceil(local / allocations.max_local - _ROUNDING), 1.0)
-    # One gradient alone does not show the noise, so that a larger batch on one GPU takes two or more.
+    # A single gradient does not show the noise, so a larger batch on one GPU needs at least two.
     alone = (allocations.replicas == 1) & (local > allocations.initial + _ROUNDING)
     gradients = np.where(alone, np.maximum(gradients, 2.0), gradients)
     rounded_up = np.ceil(local / gradients - _ROUNDING)
@@ -203,9 +204,7 @@ def _growing(allocations: _Allocations) -> tuple[Floats, Floats]:
 
 
 def _dividing(allocations: _Allocations) -> tuple[Floats, Floats]:
-    """Return the same for the smallest batches that each number of gradients makes, where the limits are
-    narrow.
-    """
+    """Return the same for the smallest batch with each number of gradients, for narrow limits."""
     local = np.maximum(allocations.initial / allocations.replicas, allocations.min_local)
     gradients: Floats = np.ceil(local / allocations.max_local - _ROUNDING) + np.arange(_DIVISIONS)
     smallest = np.ceil(allocations.initial / (allocations.replicas * gradients))
@@ -216,7 +215,7 @@ def _dividing(allocations: _Allocations) -> tuple[Floats, Floats]:
 
 
 def _choose(allocations: _Allocations, local_batch: Floats, accumulation: Floats) -> Best:
-    """Return the best of n × c batches for each allocation, the smallest of those that are as good."""
+    """Return the best of n × c batches for each allocation; among equally good ones, the first."""
     batch = allocations.replicas * local_batch * (accumulation + 1.0)
     possible = (allocations.initial <= batch) & (batch <= allocations.largest)
     possible &= (allocations.min_local <= local_batch) & (local_batch <= allocations.max_local)

@@ -1,21 +1,22 @@
-"""The seven parameters of a job from what was measured of it (Pollux, OSDI'21, section 4.1).
+"""Fit the seven parameters of a job to its measurements (Pollux, OSDI'21, section 4.1).
 
 They minimise the root of the mean squared difference of logarithms (RMSLE) between predicted and measured
-gradient times, plus the same of iterations, plus
+gradient times, plus the same for iterations, plus
 
     0.001·(γ-1)² + 0.01·((β_n/α_n)² + (β_r/α_r)²)
 
-Where nothing was measured the job is assumed to be as good as possible, so that it is tried:
+Where nothing was measured, the job is assumed to be as good as possible, so that it is tried:
 
-- synchronising, over nodes or on one, costs nothing until it was seen with two replicas, and nothing for each
-  further replica until it was seen with three; over nodes it costs at least 1.1 times what it does on one;
-- with a single per-GPU batch half the gradient's time is taken for constant (α_c);
-- a job may therefore have at most twice the replicas that it ever had (`most_replicas`).
+- synchronising, over nodes or on one node, costs nothing until it was measured with two replicas, and nothing
+  for each further replica until it was measured with three; until measured over nodes, it costs at least 1.1
+  times there what it costs on one node;
+- with a single per-GPU batch, half of the gradient's time counts as constant (α_c);
+- therefore a job may have at most twice the replicas that it ever had (`most_replicas`).
 
-The published code starts L-BFGS-B at one point in seconds, with the roots as they are. These have no slope
-where the fit is perfect, and synchronising that computing hides has none either, so that it stops early. Here
-the search is in units of what was measured, starts where synchronising shows, and has the roots rounded off,
-less and less.
+The published code starts L-BFGS-B at one point in seconds, with the exact roots. These have no slope where
+the fit is perfect, and neither has synchronising that computing hides, so the search stops early. Here the
+search is in units of what was measured, starts where synchronising matters, and smooths the roots, less and
+less.
 """
 
 from __future__ import annotations
@@ -39,25 +40,25 @@ from scheduler.core.goodput.throughput import (
 
 Flags = NDArray[np.bool_]
 
-#: What a larger overlap, and replicas beyond the second, have to explain before they are believed in.
+#: The weights of the penalties on overlap and on a cost per further replica.
 _OVERLAP_WEIGHT, _REPLICAS_WEIGHT = 1e-3, 1e-2
-#: The assumed ratio between synchronising over several nodes and within one, until it was measured.
+#: The assumed ratio of synchronising over several nodes to within one, until it is measured.
 _OVER_NODES = 1.1
-#: No term takes more than this many times the time that it is a part of; β is no larger than this many α.
+#: The bound of a term, as a multiple of the time that it is a part of, and of β, as a multiple of α.
 _FAR = 100.0
-#: How the roots are rounded off, one after the other.
+#: How far the roots are smoothed, one search after the other.
 _ROUNDINGS = (1e-1, 1e-3, 1e-5)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Mean times of one way in which a job ran; each counts once in a fit."""
+    """The mean times of one way in which a job ran; each way counts once in a fit."""
 
     nodes: int
     replicas: int
-    #: Samples of one gradient of one replica.
+    #: The samples of one gradient of one replica.
     local_batch: int
-    #: Gradients added up before the one that synchronises.
+    #: The gradients added up before the one that synchronises.
     accumulation: int
     #: The seconds of one gradient, without synchronising.
     gradient_seconds: float
@@ -66,7 +67,7 @@ class Measurement:
 
 
 class _Columns:
-    """Measurements, an array for each of their fields, and what the search reads off them again and again."""
+    """Measurements as one array per field, and derived values that the search needs again and again."""
 
     def __init__(self, measurements: Sequence[Measurement]) -> None:
         columns: Floats = np.array([astuple(measured) for measured in measurements], dtype=np.float64).T
@@ -81,10 +82,10 @@ class _Columns:
 
 
 def fit(measurements: Sequence[Measurement]) -> Parameters:
-    """Return the parameters that explain the measurements best; raise GoodputError for what cannot be.
+    """Return the parameters that explain the measurements best; raise GoodputError for invalid measurements.
 
-    The same measurements give the same parameters. It takes some hundredths of a second: many at once are for
-    a process that can be ended (`building_blocks.computing`).
+    The same measurements give the same parameters. A fit takes some hundredths of a second. Many fits at once
+    should run in a process that can be ended (`building_blocks.computing`).
     """
     # SciPy takes a third of a second to load, and most processes that know this never compute with it.
     from scipy.optimize import minimize
@@ -112,14 +113,14 @@ def fit(measurements: Sequence[Measurement]) -> Parameters:
 
 
 def log_error(parameters: Parameters, measurements: Sequence[Measurement]) -> float:
-    """Return the RMSLE of predicted iterations: 0.1 is a tenth more or less, typically."""
+    """Return the RMSLE of predicted iterations; 0.1 means that they are typically a tenth off."""
     seen = _checked(measurements)
     predicted = iteration_seconds(parameters, seen.nodes, seen.replicas, seen.local_batch, seen.accumulation)
     return math.sqrt(((np.log(predicted) - np.log(seen.iteration)) ** 2).mean())
 
 
 def most_replicas(measurements: Sequence[Measurement]) -> int:
-    """Return how many replicas a job may have: twice as many as it had, one where it never ran."""
+    """Return how many replicas a job may have: twice the most that it had, or one if it never ran."""
     return 2 * max((measurement.replicas for measurement in measurements), default=0) or 1
 
 
@@ -149,8 +150,11 @@ def _problem(measured: Measurement) -> str | None:
 
 
 def _range(seen: _Columns, units: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the most that each of a point may be: nothing takes much longer than what it is
-    a part of, so that no nonsense that was measured leads the search out of what numbers can hold."""
+    """Return the least and the most values of a point.
+
+    No term may take much longer than the time that it is a part of. So no absurd measurement leads the search
+    beyond the range of numbers.
+    """
     lowest, highest = math.log(LEAST_SECONDS), math.log(_FAR * seen.iteration.max())
     longest = np.array([seen.gradient.max(), (seen.gradient / seen.local_batch).max()])
     computing = _FAR * np.maximum(longest, LEAST_SECONDS)
@@ -160,9 +164,9 @@ def _range(seen: _Columns, units: Floats) -> tuple[Floats, Floats]:
 
 
 def _start(seen: _Columns, units: Floats) -> tuple[Floats, Flags]:
-    """Return where the search starts, and which of the seven are searched for.
+    """Return the point where the search starts, and which of the seven values it searches.
 
-    A point holds α_c and β_c in units, then ln α and β/α over nodes and on one node, then γ.
+    A point has α_c and β_c in units, then ln α and β/α over nodes and on one node, then γ.
     """
     lowest = math.log(LEAST_SECONDS)
     point = np.array([0.5, 0.5, lowest, 0.0, lowest, 0.0, NO_OVERLAP])
@@ -202,7 +206,7 @@ def _objective(
     rounding: float,
     seen: _Columns,
 ) -> tuple[float, Floats]:
-    """Return what is minimised and its slope in those that are searched for."""
+    """Return the value that is minimised, and its slope in the values that are searched."""
     point[free] = values
     alpha, beta, over_nodes, over_nodes_each, on_node, on_node_each, overlap = _parameters(point, units)
     further = seen.further
@@ -217,7 +221,7 @@ def _objective(
     part = np.where(apart >= 0, 1.0, shorter) / (1.0 + shorter)
     step = np.exp(log_step)
     iteration = seen.accumulation * gradient + step
-    # The part of the last gradient in the iteration.
+    # The part of the last step in the iteration.
     last = step / iteration
     error, by_gradient = _rounded_root(log_gradient - seen.log_gradient, rounding)
     error_of_iterations, by_iteration = _rounded_root(np.log(iteration) - seen.log_iteration, rounding)
@@ -242,6 +246,6 @@ def _objective(
 
 
 def _rounded_root(differences: Floats, rounding: float) -> tuple[float, Floats]:
-    """Return the root of the mean square and its slope in each difference; at 0 it is smooth."""
+    """Return the root of the mean square and its slope in each difference, smoothed at 0."""
     root = math.sqrt(differences @ differences / differences.size + rounding**2)
     return root, differences / (differences.size * root)

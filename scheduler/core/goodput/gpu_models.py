@@ -1,14 +1,14 @@
 """The parameters of a job on each GPU model (Sia, SOSP'23): fitted where it ran, else projected.
 
-A job that has run with several replicas on a model has parameters of its own there. Until then:
+A job that has run with several replicas on a model has its own parameters there. Until then:
 
-- it ran with one replica there: computing is as measured, and synchronising takes as many times as long as on
-  the model where it ran with the most replicas, as computing the same per-GPU batches does. So the throughput
-  of N replicas is that model's throughput of N, times the ratio of what one replica does on each;
-- it ran with several replicas nowhere: as it was measured, and any number of replicas is believed to be as
-  many times as fast (`fit`);
-- it never ran there: everything takes as many times as long as `relative_speed` says, a ratio that was
-  measured or declared in some other way; without such a ratio nothing is said.
+- If it ran with one replica there, computing is as measured. Synchronising is projected from the model where
+  it ran with the most replicas, by the ratio of the times for computing the same per-GPU batches. So the
+  throughput of N replicas is that model's throughput of N, times the ratio of one replica's throughputs.
+- If it ran with several replicas nowhere, its parameters are as measured, and N replicas count as N times as
+  fast (`fit`).
+- If it never ran there, all times are scaled by `relative_speed`, a ratio that was measured or declared in
+  some other way. Without it, the model has no parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.goodput.throughput import GoodputError, Parameters, gradient
 
 @dataclass(frozen=True, slots=True)
 class OnGpuModel:
-    """Parameters of a job on a GPU model. `projected_from`: whose they are in part; empty: its own."""
+    """Parameters of a job on a GPU model. `projected_from` is the model they partly come from, or empty."""
 
     parameters: Parameters
     projected_from: str = ""
@@ -32,9 +32,9 @@ class OnGpuModel:
 def fit_gpu_models(
     measurements: Mapping[str, Sequence[Measurement]], relative_speed: Mapping[str, float] | None = None
 ) -> dict[str, OnGpuModel]:
-    """Return parameters by GPU model, of each that something was measured on or that a speed is known of.
+    """Return parameters by GPU model, for each model with a measurement or a known speed.
 
-    `relative_speed`: how fast the job is on each model, in one unit. Raises GoodputError where that is not
+    `relative_speed` is how fast the job is on each model, in one unit. Raises GoodputError where it is not
     above 0.
     """
     speeds = relative_speed or {}
@@ -56,16 +56,16 @@ def fit_gpu_models(
 
 
 def best_known(measurements: Mapping[str, Sequence[Measurement]]) -> str:
-    """Return the GPU model on which synchronising is known best: among several, the one measured most."""
+    """Return the model with the most replicas measured; among several, the one with the most measurements."""
     return max(measurements, key=lambda model: (_most(measurements[model]), len(measurements[model]), model))
 
 
 def projected(
     parameters: Parameters, known_on: str, speeds: Mapping[str, float], *, but: Collection[str]
 ) -> dict[str, OnGpuModel]:
-    """Return parameters on models where the job never ran, from those on one where it did, by its speeds.
+    """Return parameters on models where the job never ran, scaled by speed from a model where it ran.
 
-    `but`: the models that have parameters of their own. Speeds that are not above 0 are passed over.
+    `but` has the models with parameters of their own. Speeds that are not above 0 are ignored.
     """
     here = speeds.get(known_on, 0.0)
     others = [model for model in sorted(speeds) if model not in but and speeds[model] > 0]
@@ -79,7 +79,7 @@ def _most(rows: Sequence[Measurement]) -> int:
 
 
 def _ratio(own: Parameters, other: Parameters, rows: Sequence[Measurement]) -> float:
-    """Return how many times as long computing takes, by the per-GPU batches that were measured."""
+    """Return how many times as long computing takes, averaged over the measured per-GPU batches."""
     ratios = [
         gradient_seconds(own, measured.local_batch) / gradient_seconds(other, measured.local_batch)
         for measured in rows

@@ -1,13 +1,12 @@
 """What the progress lines of an adaptive job state about how it scales: times, gradient noise and limits.
 
-A line may state three things, each as a whole or not at all: the limits of its batch with the batch it has
-now; how long a gradient and an iteration took since the line before, with that batch; squared norm and
-variance of its gradient. The line need not state its nodes and replicas: these are known. Every number comes
-from a program of the job's user. A line with a number that makes no sense is passed over, and what was known
-stays.
+A line may state three things, each completely or not at all: the limits of its batch with its present batch;
+how long a gradient and an iteration took since the line before, with that batch; and the squared norm and
+variance of its gradient. It does not state nodes and replicas, because these are known. Every number comes
+from the user's program. A line with a number that makes no sense is ignored, and what was known stays.
 
-Times are kept as means, one for each way of running. A mean remembers `WEIGHT_MOST` iterations: machines
-change. Where there are more than `WAYS_MOST` ways, those are forgotten whose last report is oldest.
+Times are kept as means, one for each way of running. A mean remembers `WEIGHT_MOST` iterations, because
+machines change. When there are more than `WAYS_MOST` ways, those with the oldest reports are forgotten.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from scheduler.core.goodput.batch import Limits, Noise
 from scheduler.core.goodput.fit import Measurement
 from scheduler.core.goodput.throughput import LEAST_SECONDS
 
-#: Ways of running of which means are kept.
+#: The most ways of running that are kept.
 WAYS_MOST = 64
-#: Iterations that a mean remembers.
+#: How many iterations a mean remembers.
 WEIGHT_MOST = 2_000.0
-#: The part of a line in the noise: the library's own means are over a thousand iterations.
+#: The weight of a line in the noise; the library already averages over a thousand iterations.
 NOISE_PART = 0.3
-#: Beyond these, numbers make no sense.
+#: Larger numbers make no sense.
 BATCH_MOST, ACCUMULATION_MOST, ITERATIONS_MOST = 2**31, 10**6, 10**12
 SECONDS_MOST, NOISE_MOST, FACTOR_MOST = 1e6, 1e30, 1e9
-#: Means that differ by less than this part from those that were fitted change nothing.
+#: Means that differ from the fitted ones by less than this part need no new fit.
 FITTED_WITHIN = 0.05
 
 
 class Way(NamedTuple):
-    """A way of running: on what, and how the batch is divided."""
+    """A way of running: on which GPUs, and how the batch is divided."""
 
     gpu_model: str
     nodes: int
@@ -45,7 +44,7 @@ class Way(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Mean times of a gradient without synchronising and of an iteration, and of how many iterations."""
+    """Mean times of a gradient without synchronising and of an iteration, and the iterations behind them."""
 
     gradient_seconds: float
     iteration_seconds: float
@@ -53,9 +52,9 @@ class Times(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The batch that a job has now, and by how much its learning rate is scaled for it.
+    """The present batch of a job, and the factor by which its learning rate is scaled for that batch.
 
-    `overhead`: what part of an iteration measuring and adapting take; None until reported.
+    `overhead` is the part of an iteration that measuring and adapting take; None until reported.
     """
 
     size: int
@@ -67,9 +66,9 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A progress line: of which attempt, where that ran, and what it says.
+    """A progress line: its attempt, where that ran, and its values.
 
-    `is_alone`: no other job shared its GPUs, so that its times are its own.
+    `is_alone` if no other job shared its GPUs, so that its times are undisturbed.
     """
 
     attempt: int
@@ -91,13 +90,13 @@ class GoodputReport:
     limits: Limits | None = None
     batch: Batch | None = None
     noise: Noise | None = None
-    #: By way of running, the one that was reported last at the end.
+    #: By way of running, the most recently reported one last.
     times: Mapping[Way, Times] = field(default_factory=dict)
-    #: The most replicas that anything was timed with.
+    #: The most replicas of any timed way.
     most_replicas: int = 0
 
     def after(self, line: Line) -> GoodputReport:
-        """Return what is known after one more line; the same if it was counted or says nothing of use."""
+        """Return the report after one more line; unchanged if the line was counted or has nothing of use."""
         if (line.attempt, line.sequence) <= (self.attempt, self.sequence):
             return self
         try:
@@ -109,7 +108,7 @@ class GoodputReport:
             return self
         if batch.overhead is None and self.batch is not None:
             batch = batch._replace(overhead=self.batch.overhead)
-        # A unit of another batch: what was known of the noise says nothing any more.
+        # The unit of the noise is the initial batch, so noise known at another one is void.
         known = self.noise if self.limits and self.limits.initial_batch == limits.initial_batch else None
         kept = self.times
         most_replicas = self.most_replicas
@@ -128,7 +127,7 @@ class GoodputReport:
         )
 
     def measurements(self) -> dict[str, list[Measurement]]:
-        """Return what a fit takes, by GPU model."""
+        """Return the measurements for a fit, by GPU model."""
         found: dict[str, list[Measurement]] = {}
         for way, times in sorted(self.times.items()):
             gradient, iteration, _ = times
@@ -137,12 +136,12 @@ class GoodputReport:
         return found
 
     def has_news(self, fitted: Mapping[Way, Times]) -> bool:
-        """Whether a fit of these times would no longer do: there is a new way, or a mean moved."""
+        """Return whether a fit of these times is outdated: there is a new way, or a mean moved."""
         return any(way not in fitted or _differs(times, fitted[way]) for way, times in self.times.items())
 
 
 class _Nonsense(Exception):
-    """A line says something that cannot be."""
+    """A line has an impossible value."""
 
 
 def _limits_of(values: Mapping[str, float]) -> Limits | None:
@@ -187,7 +186,7 @@ def _times_of(values: Mapping[str, float]) -> Times | None:
 
 
 def _says(values: Mapping[str, float], names: Iterable[str]) -> bool:
-    """Whether a line says all of these; to say some of them makes no sense."""
+    """Return whether a line has all of these values; to have only some makes no sense."""
     said = [name in values for name in names]
     if any(said) and not all(said) and "initial_batch" in values:
         raise _Nonsense
@@ -213,7 +212,7 @@ def _smoothed(known: Noise | None, measured: Noise | None) -> Noise | None:
 
 
 def _with(times: Mapping[Way, Times], way: Way, measured: Times) -> dict[Way, Times]:
-    """Return the times with one more report of a way, which is then the last."""
+    """Return the times with one more report of a way, which comes last."""
     found = {each: kept for each, kept in times.items() if each != way}
     before = times.get(way)
     if before is not None:

@@ -1,8 +1,7 @@
 """How many times as fast as on one GPU each of many jobs makes progress, computed once for each allocation.
 
-Goodput depends on how many GPUs a job has and on whether they are on one node or on several: there is no
-more to remember. A search asks about the same few allocations again and again, for thousands of
-candidates.
+A search asks about the same few allocations again and again, for thousands of candidates. Goodput depends
+only on the number of GPUs and on whether they are on one node or several, so there is little to remember.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from scheduler.core.goodput.throughput import Floats, GoodputError, Ints, Number
 
 
 class Speedups:
-    """Speedups of jobs, by their place in `models`; None is a job of which nothing was measured.
+    """Speedups of jobs, by their place in `models`, where None is a job without measurements.
 
-    `most_replicas`: about how many at most a job may be asked, by its place. A job that cannot run on one GPU
-    is compared with the fewest that it can run on, on one node: with these its speedup is their number. A job
-    of which nothing was measured is believed to be as many times as fast as it has GPUs.
+    `most_replicas` is the most replicas that a caller may ask about, by job. A job that cannot run on one GPU
+    is compared with the fewest that it can run on, on one node, where its speedup is their number. A job
+    without measurements counts as N times as fast on N GPUs.
     """
 
     def __init__(self, models: Sequence[GoodputModel | None], most_replicas: Sequence[int]) -> None:
@@ -29,11 +28,11 @@ class Speedups:
             raise GoodputError("most_replicas: it must be a number for each model, at least 1")
         known = [job for job, model in enumerate(models) if model is not None]
         self._models = [model for model in models if model is not None]
-        #: Place of a job among those whose model is known.
+        #: The place of a job among those whose model is known.
         self._place = np.zeros(len(models), dtype=np.int64)
         self._place[known] = np.arange(len(known))
         self._most = np.array(most_replicas, dtype=np.int64)
-        # Job after job, on one node and on several, by replicas; NaN is not computed yet.
+        # Job after job, on one node and on several, by replicas; NaN where not computed yet.
         widths = 2 * (self._most + 1)
         self._begin = np.cumsum(widths) - widths
         self._memory = np.full(int(widths.sum()), np.nan)
@@ -48,7 +47,7 @@ class Speedups:
         self._measure(np.array(known, dtype=np.int64))
 
     def __call__(self, job: Numbers, nodes: Numbers, replicas: Numbers) -> Floats:
-        """Return speedups, of the shape that the arguments have together; with no replicas 0."""
+        """Return speedups in the broadcast shape of the arguments; 0 for no replicas."""
         job, nodes, replicas = np.broadcast_arrays(job, nodes, replicas)
         if np.any((replicas < 0) | (replicas > self._most[job])):
             raise GoodputError("replicas: a job must have none, or as many as `most_replicas` allows")
@@ -62,7 +61,7 @@ class Speedups:
         return found
 
     def _at(self, job: Numbers, nodes: Numbers, replicas: Numbers) -> Ints:
-        """Return where in the memory an allocation is."""
+        """Return the place of an allocation in the memory."""
         at: Ints = self._begin[job] + np.where(np.greater(nodes, 1), self._most[job] + 1, 0) + replicas
         return at
 
@@ -70,19 +69,21 @@ class Speedups:
         return best_batches(self._models, self._place[job], nodes, replicas).goodput
 
     def _measure(self, known: Ints) -> None:
-        """Find out what each job whose model is known does with one GPU, or as a part of the fewest."""
+        """Set the goodput of one GPU for each job with a known model, or its part of the fewest's."""
         self._goodput_of_one[known] = self._goodput(known, np.ones_like(known), np.ones_like(known))
         for job in known[self._goodput_of_one[known] == 0]:
             counts = np.arange(1, self._most[job] + 1)
             goodput = self._goodput(np.full_like(counts, job), np.ones_like(counts), counts)
             fewest = int((goodput > 0).argmax())
-            # Where it runs on no number of them every speedup is 0, by any measure.
+            # A job that runs on no number of GPUs has speedup 0, whatever it is compared with.
             self._goodput_of_one[job] = goodput[fewest] / counts[fewest] or 1.0
 
 
 class CurvePoint(NamedTuple):
-    """A job at its best with `replicas` replicas: samples per second at the initial batch, how many times
-    those with one replica, what a sample is worth, and the batch.
+    """A job at its best with `replicas` replicas.
+
+    The goodput is in samples per second at the initial batch, the speedup relative to one replica; the
+    efficiency is the worth of a sample.
     """
 
     replicas: int
@@ -97,7 +98,7 @@ class CurvePoint(NamedTuple):
 def curve(model: GoodputModel, replicas: Sequence[int], *, of_a_node: int) -> list[CurvePoint]:
     """Return a point for each number of replicas that the job can run on, in their order.
 
-    `of_a_node`: how many replicas a node holds; more are on as few nodes as hold them.
+    `of_a_node` is how many replicas a node holds; more replicas are on as few nodes as possible.
     """
     if not replicas:
         return []

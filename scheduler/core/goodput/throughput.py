@@ -1,6 +1,6 @@
 """How long an iteration of data-parallel training takes: seven parameters (Pollux, OSDI'21, section 3.2).
 
-A job has K replicas, one to a GPU, on N nodes. Each computes the gradient of m samples, s times to accumulate
+A job has K replicas, one per GPU, on N nodes. Each computes the gradient of m samples, s times to accumulate
 and once more before all synchronise, so that the whole batch has M = K·m·(s+1) samples:
 
     T_grad = α_c + β_c·m
@@ -9,8 +9,8 @@ and once more before all synchronise, so that the whole batch has M = K·m·(s+1
     T_iter = s·T_grad + T_step
     throughput = M / T_iter
 
-Arguments are numbers, or arrays that fit together by NumPy's rules. Those of several jobs are an array of the
-seven parameters along its first axis, followed by axes like those of the other arguments.
+Arguments are numbers, or arrays that broadcast by NumPy's rules. The parameters of several jobs are an array
+with the seven parameters along its first axis, followed by axes like those of the other arguments.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from scheduler.core.model.errors import SchedulingError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-#: A number or an array of them.
+#: A number, or an array of numbers.
 Numbers = Any
 
-#: No parameter in seconds is less: times are compared by their logarithms.
+#: The least parameter in seconds, above zero because times are compared by their logarithms.
 LEAST_SECONDS = 1e-8
-#: The overlap of one who computes first and synchronises then, and of one whose longer part hides the other.
+#: The overlap where synchronising follows computing, and where the longer of the two hides the shorter.
 NO_OVERLAP, FULL_OVERLAP = 1.0, 10.0
 
 
@@ -38,8 +38,11 @@ class GoodputError(SchedulingError):
 
 
 class Parameters(NamedTuple):
-    """What the time of an iteration follows from, in the order of the paper: α and β of computing, of
-    synchronising over nodes, and on one node; γ. The latter β are for each replica beyond the second."""
+    """The parameters of the time of an iteration, in the order of the paper.
+
+    They are α and β of computing, of synchronising over nodes, and of synchronising on one node, then γ. The
+    β of synchronising are for each replica beyond the second.
+    """
 
     compute_seconds: float
     compute_seconds_per_sample: float
@@ -47,7 +50,7 @@ class Parameters(NamedTuple):
     internode_seconds_per_replica: float
     intranode_seconds: float
     intranode_seconds_per_replica: float
-    #: From 1, computing and synchronising follow one another, to 10, the longer hides the shorter.
+    #: From 1 (synchronising follows computing) to 10 (the longer hides the shorter).
     overlap: float
 
     def times(self, factor: float) -> Parameters:
@@ -61,7 +64,7 @@ def gradient_seconds(parameters: Parameters | Floats, local_batch: Numbers) -> N
 
 
 def synchronisation_seconds(parameters: Parameters | Floats, nodes: Numbers, replicas: Numbers) -> Numbers:
-    """Return T_sync: what it takes until all replicas have the mean of their gradients."""
+    """Return T_sync: the time until all replicas have the mean of their gradients."""
     _, _, over_nodes, over_nodes_each, on_node, on_node_each, _ = parameters
     further = np.maximum(np.asarray(replicas) - 2, 0)
     over_nodes, on_node = over_nodes + over_nodes_each * further, on_node + on_node_each * further
@@ -69,11 +72,9 @@ def synchronisation_seconds(parameters: Parameters | Floats, nodes: Numbers, rep
 
 
 def step_seconds(gradient: Numbers, synchronisation: Numbers, overlap: Numbers) -> Numbers:
-    """Return T_step: the last gradient of an iteration with the part of synchronising that it
-    does not hide.
-    """
+    """Return T_step: the last gradient of an iteration, and what it does not hide of synchronising."""
     longer = np.maximum(gradient, synchronisation)
-    # By their ratio: the tenth power of a short time is nothing.
+    # Computed from their ratio, because the tenth power of a short time underflows.
     ratio = np.minimum(gradient, synchronisation) / longer
     return longer * (1.0 + ratio**overlap) ** (1.0 / overlap)
 

@@ -1,5 +1,4 @@
-"""Whether an offer, a loan or an operator's change leaves all virtual clusters what is guaranteed, at every
-instant.
+"""Check that an offer, a loan or an operator's change always leaves every virtual cluster its guarantee.
 
 Guarantees change only when a loan begins or ends, so only those instants are checked.
 """
@@ -26,9 +25,9 @@ def problems(
     *,
     offered: Iterable[Offer] = (),
 ) -> list[Problem]:
-    """Return what stands against an offer, or a loan, beside the loans there are; nothing: it can be kept.
+    """Return what prevents an offer or a loan beside the present loans; empty if it can be kept.
 
-    `own`: what each virtual cluster is guaranteed without loans. `offered`: offers that count as though they
+    `own` is what each virtual cluster is guaranteed without loans. `offered` has offers that count as if they
     had been taken, such as other open ones of the same lender, so that nothing is offered twice.
     """
     loan = _as_loan(desired, now)
@@ -45,7 +44,7 @@ def problems(
         found.append(Problem("virtual_cluster", f"{loan.lender} cannot borrow of itself", "another one"))
     if found:
         return found
-    # Only what its givers give besides can be in its way.
+    # Only other loans and offers of the same givers can prevent it.
     givers = {giver for giver, _, _ in given_and_got([loan])}
     beside = [
         each
@@ -66,7 +65,7 @@ def problems(
 def problems_with_change(own: Guarantees, loans: Sequence[Loan], now: float) -> list[Problem]:
     """Return which loans could not be kept if the guarantees were these from now on.
 
-    `own`: guarantees and cells as an operator wants them, without loans.
+    `own` is the guarantees and cells that an operator wants, without loans.
     """
     found: dict[str, Problem] = {}
     for instant in sorted({now} | {each for each in _boundaries(loans) if each > now}):
@@ -98,7 +97,7 @@ def _as_loan(desired: Offer | Loan, now: float) -> Loan:
         lender=desired.lender,
         borrower=NOBODY,
         lot=desired.lot,
-        # Whose it would be is not known before the offer is taken.
+        # The borrower, who would give this, is unknown before the offer is taken.
         in_return=None,
         starts_at=now if desired.starts_at is None else desired.starts_at,
         ends_at=desired.ends_at,
@@ -112,7 +111,7 @@ def _boundaries(loans: Iterable[Loan]) -> Iterator[float]:
 
 
 def _instants(loans: Iterable[Loan], loan: Loan, now: float) -> list[float]:
-    """Return when anything begins or ends while a loan is in force, its own beginning first."""
+    """Return when anything begins or ends while a loan is in force, starting with its own beginning."""
     first = max(now, loan.starts_at)
     return sorted({first} | {each for each in _boundaries(loans) if first < each < loan.ends_at})
 
@@ -141,7 +140,7 @@ def _problems_with_form(field: str, lot: Lot, own: Guarantees) -> Iterator[Probl
 
 
 def _problems_with_lot(field: str, lot: Lot, owner: str, own: Guarantees) -> Iterator[Problem]:
-    """Yield what is wrong with a lot by itself, whatever else its owner has lent."""
+    """Yield what is wrong with a lot, regardless of what else its owner has lent."""
     wrong = list(_problems_with_form(field, lot, own))
     yield from wrong
     if wrong:
@@ -186,7 +185,7 @@ def _count(loan: Loan, lack: Lack) -> int:
 
 
 def _lenders_loans(lack: Lack, loans: Iterable[Loan], own: Guarantees) -> list[Loan]:
-    """Return the loans by which a virtual cluster gives what it lacks, or cells of the same hardware."""
+    """Return the loans in which a virtual cluster gives what it lacks, or cells of the same hardware."""
     layout = own.layout
     found = []
     for loan in loans:
@@ -197,7 +196,7 @@ def _lenders_loans(lack: Lack, loans: Iterable[Loan], own: Guarantees) -> list[L
                 is_of_it = lack.name in lot.gpus
             else:
                 chains = set() if layout is None else {name for name, _ in kinds_of(lack.name, layout)}
-                # A type that is gone is found by its name alone.
+                # A type that no longer exists is found only by its name.
                 is_of_it = lack.name in lot.cells or any(name in chains for name, _ in cells_of(lot, layout))
             if is_of_it:
                 found.append(loan)
@@ -205,9 +204,7 @@ def _lenders_loans(lack: Lack, loans: Iterable[Loan], own: Guarantees) -> list[L
 
 
 def _listed(loans: Sequence[Loan]) -> str:
-    """Return "loan 7 of 2 P100 from speech to vision until ...", the offers that are only
-    promised as such.
-    """
+    """Return "loan 7 of 2 P100 from speech to vision until ..."; open offers are called offers."""
     words = []
     for loan in loans:
         what = f"loan {loan.id}" if loan.id else "an open offer"

@@ -1,7 +1,8 @@
 """How much of a virtual cluster's guarantee has not been needed, and for how long.
 
-The memory is steps [n, since]: at least n have been idle since that instant, fewer of them for longer. More
-that fall idle add a step; when fewer are idle than before, what was known of the larger numbers is forgotten.
+The memory is steps [n, since]: at least n have been idle since that instant, and some of them for longer.
+When more become idle, a step is added; when fewer are idle than before, the steps with larger numbers are
+dropped.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: After a gap of more than this many rounds and seconds between two observations nothing is known.
+#: The memory is void after a gap of more than this many rounds and seconds between two observations.
 GAP_ROUNDS, GAP_SECONDS = 10, 60.0
 
 Steps = Sequence[Sequence[float]]
@@ -20,7 +21,7 @@ def longest_gap(round_seconds: float) -> float:
 
 
 def remembered(memory: Mapping[str, Any], now: float, round_seconds: float) -> Mapping[str, Any]:
-    """Return the steps by virtual cluster and kind; none after a gap, or where the clock went back."""
+    """Return the steps by virtual cluster and kind; empty after a gap, or when the clock went back."""
     passed = now - float(memory.get("at", now))
     return memory.get("idle", {}) if 0 <= passed <= longest_gap(round_seconds) else {}
 
@@ -40,5 +41,5 @@ def idle_for(steps: Steps, seconds: float, now: float) -> int:
 
 
 def next_step(steps: Steps, seconds: float, now: float) -> float | None:
-    """Return when more will have been idle for `seconds`; None: never, as things are."""
+    """Return when more will have been idle for `seconds`; None if never, as things are."""
     return min([step[1] + seconds for step in steps if step[1] + seconds > now], default=None)

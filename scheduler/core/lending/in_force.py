@@ -1,12 +1,12 @@
-"""What virtual clusters may rely on at an instant: their own guarantees, less what is lent, and what is
-borrowed.
+"""What virtual clusters may rely on at an instant: their own guarantees, minus what they lend, plus what they
+borrow.
 
-A pure function of time, so that a guarantee returns to its owner at the stated moment whatever else happens.
-Cells change hands by type and number, as they are owned: which hardware they stand for is found afterwards.
-Where the lender has a cell only as part of a larger one, the smallest such cell is split and the other parts
-stay the lender's; when the loan ends it has the whole cell again. Hardware that can be split into all that is
-owned can be split into what is lent as well (cells nest evenly), and a borrower has only what another gave.
-So sums never change, and what is feasible without loans stays so.
+This is a pure function of time, so a guarantee returns to its owner at the stated moment whatever else
+happens. Cells change hands by type and number, just as they are owned; hardware is bound to them afterwards.
+Where the lender has a cell only as part of a larger one, the smallest larger one is split, and its other
+parts stay the lender's. When the loan ends, the lender has the whole cell again. Hardware that can be split
+into all owned cells can also be split into the lent ones (cells nest evenly), and a borrower has only what a
+lender gave. So sums never change, and what is feasible without loans stays feasible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.core.lending.lots import Cells, cells_of, kinds_of
 from scheduler.core.model.cell_specification import Specification, VirtualCells
 from scheduler.core.model.loan_terms import Lending, Loan, Lot
 
-#: The last changes of hands, and the specifications they came to: every round asks for the same one.
+#: The last moves of cells and the resulting specifications, because every round asks for the same one.
 _recent: deque[tuple[Specification, Mapping[str, Cells], Specification]] = deque(maxlen=16)
 
 
@@ -29,7 +29,7 @@ _recent: deque[tuple[Specification, Mapping[str, Cells], Specification]] = deque
 class Guarantees:
     """What virtual clusters may rely on."""
 
-    #: By virtual cluster and GPU model, those of its cells included.
+    #: By virtual cluster and GPU model, including the GPUs of its cells.
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cells: Specification | None = None
 
@@ -40,7 +40,7 @@ class Guarantees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Something that a virtual cluster lends without having it."""
+    """Something that a virtual cluster lends without owning it."""
 
     virtual_cluster: str
     #: "gpus" or "cells", and the model or type.
@@ -51,12 +51,12 @@ class Lack:
 
 
 def own_of(lending: Lending, cells: Specification | None) -> Guarantees:
-    """Return what virtual clusters are guaranteed themselves; `cells`: those in force, or None."""
+    """Return the guarantees of virtual clusters without loans; `cells` are those in force, or None."""
     own = None if cells is None else replace(cells, virtual_clusters=lending.own_cells)
     return Guarantees(gpus=lending.own_gpus, cells=_known(own) if own else None)
 
 
-#: The last specifications of their owners: every snapshot makes them again, and each is numbered once.
+#: The last specifications of owned cells. Every snapshot makes them again, but each is compiled only once.
 _owned: deque[Specification] = deque(maxlen=4)
 
 
@@ -82,8 +82,8 @@ def next_change(loans: Iterable[Loan], now: float) -> float | None:
 def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
     """Return what each virtual cluster may rely on at that instant.
 
-    A loan that cannot be kept, because its lender no longer owns enough, counts for nothing: services refuse
-    changes that lead there (`checking`), and a round must go on whatever happened.
+    A loan that cannot be kept because its lender no longer owns enough does not count. Services refuse
+    changes that lead there (`checking`), but a round must go on whatever happened.
     """
     kept: list[Loan] = []
     now_active = active(loans, now)
@@ -97,7 +97,7 @@ def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
 
 
 def given_and_got(loans: Iterable[Loan]) -> Iterable[tuple[str, str, Lot]]:
-    """Yield giver, receiver and what is given."""
+    """Yield the giver, the receiver and the lot of each transfer."""
     for loan in loans:
         yield loan.lender, loan.borrower, loan.lot
         if loan.in_return is not None:
@@ -107,7 +107,7 @@ def given_and_got(loans: Iterable[Loan]) -> Iterable[tuple[str, str, Lot]]:
 def lacks(own: Guarantees, loans: Iterable[Loan]) -> list[Lack]:
     """Return what virtual clusters lend without owning it, when all of these loans are in force at once.
 
-    Only what is one's own can be lent, so the order of the loans does not matter.
+    A virtual cluster can lend only what it owns, so the order of the loans does not matter.
     """
     layout = own.layout
     divided = layout.gpu_models if layout is not None else frozenset[str]()
@@ -154,12 +154,12 @@ def _lacking_cells(layout: Layout, giver: str, taken: Cells) -> Iterable[Lack]:
 
 
 def _largest_first(cells: Cells) -> list[tuple[str, int]]:
-    """Return the kinds of cells; large ones are not available from what small ones were split out of."""
+    """Return the kinds of cells, largest first: a large cell is gone once small ones are split out of it."""
     return sorted(cells, key=lambda kind: (-kind[1], kind[0]))
 
 
 def _take_one(layout: Layout, owned: Cells, kind: tuple[str, int]) -> bool:
-    """Take a cell out of those owned, splitting the smallest larger one if need be."""
+    """Take a cell out of those owned, splitting the smallest larger one if necessary."""
     name, level = kind
     chain = layout.chains[name]
     source = next((each for each in range(level, chain.top + 1) if owned[name, each] > 0), None)
@@ -172,7 +172,7 @@ def _take_one(layout: Layout, owned: Cells, kind: tuple[str, int]) -> bool:
 
 
 def split(layout: Layout, owned: Mapping[tuple[str, int], int], taken: Cells) -> Cells | None:
-    """Return what is left of cells when some are taken out, larger ones split; None: they are not there."""
+    """Return what is left of cells when some are taken out, splitting larger ones; None if too few."""
     left = Counter(owned)
     for kind in _largest_first(taken):
         for _ in range(taken[kind]):
@@ -182,7 +182,7 @@ def split(layout: Layout, owned: Mapping[tuple[str, int], int], taken: Cells) ->
 
 
 def name_of(layout: Layout, kind: tuple[str, int]) -> str:
-    """Return how a kind of cells is called in a lot and in a specification."""
+    """Return the name of a kind of cells in a lot and in a specification."""
     name, level = kind
     cell_type = layout.chains[name].types[level]
     is_unique = sum(cell_type in chain.types for chain in layout.chains.values()) == 1
@@ -190,7 +190,7 @@ def name_of(layout: Layout, kind: tuple[str, int]) -> str:
 
 
 def _moved(own: Guarantees, loans: Sequence[Loan]) -> Guarantees:
-    """Let the loans change hands; their lenders own it all."""
+    """Return the guarantees after these loans, whose lenders own everything that they lend."""
     layout = own.layout
     gpus = {vc: Counter(counts) for vc, counts in own.gpus.items()}
     given: dict[str, Cells] = {}

@@ -1,4 +1,4 @@
-"""What lots come to: cells by chain and level, GPUs by model, and what they cost."""
+"""The contents of lots: cells by chain and level, GPUs by model, and their cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kinds_of(path: str, layout: Layout) -> list[tuple[str, int]]:
 
 
 def cells_of(lot: Lot, layout: Layout | None) -> Cells:
-    """Return the cells of a lot; types that there are not, or not of one kind only, are left out."""
+    """Return the cells of a lot; types that are unknown or ambiguous are left out."""
     found: Cells = Counter()
     for path, count in lot.cells.items():
         kinds = [] if layout is None else kinds_of(path, layout)
@@ -36,7 +36,7 @@ def cells_of(lot: Lot, layout: Layout | None) -> Cells:
 
 
 def gpus_of(lot: Lot, layout: Layout | None) -> dict[str, int]:
-    """Return the GPUs of a lot by model, those of its cells included."""
+    """Return the GPUs of a lot by model, including those of its cells."""
     found = Counter(lot.gpus)
     for (name, level), count in cells_of(lot, layout).items():
         assert layout is not None
@@ -46,7 +46,7 @@ def gpus_of(lot: Lot, layout: Layout | None) -> dict[str, int]:
 
 
 def cost(price: Millicredits, gpus: int, seconds: float) -> Millicredits:
-    """Return what `gpus` GPUs cost for `seconds`, rounded up; `price` is for a GPU and an hour."""
+    """Return the cost of `gpus` GPUs for `seconds`, rounded up; `price` is for a GPU-hour."""
     return math.ceil(price * gpus * seconds / SECONDS_IN_AN_HOUR)
 
 

@@ -1,11 +1,11 @@
-"""What virtual clusters do by their rules in a round: offer what stays idle, take back, and borrow.
+"""Follow the rules of virtual clusters in a round: offer what stays idle, withdraw offers, and borrow.
 
 A lend rule offers what no guaranteed job of its owner has needed for a while, never more than its lot. It
 offers each kind of GPUs or cells separately, so that a borrower need not take what it does not need. If the
 owner needs it again before it was taken, the offer is withdrawn. A borrow rule takes the cheapest offers that
-let a job run which has waited long enough, if the balance pays for them until their end; barter is left to
-people. Virtual clusters borrow in the order of the round: those that use the smallest part of what they have
-come first.
+let a job run that has waited long enough, if the balance pays for them until their end. Offers that want
+something in return are left to people. Virtual clusters borrow in the order of the round: those that use the
+smallest part of what they have come first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOutcome:
-    """What rules make virtual clusters do, and what they are to remember."""
+    """What rules make virtual clusters do, and what the next round must remember."""
 
     actions: tuple[MarketAction, ...] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def follow(
     now: float,
     round_seconds: float,
 ) -> RuleOutcome:
-    """Return the outcome of the rules; `standings`: all virtual clusters, in the order of the round."""
+    """Return the outcome of the rules; `standings` has all virtual clusters, in the order of the round."""
     following = _RuleRun(lending, own, standings, now)
     idle = following.observe(remembered(memory, now, round_seconds))
     following.withdraw()
@@ -64,11 +64,11 @@ def follow(
     following.borrow()
     instants = [instant for instant in following.wakes if instant > now]
     if idle:
-        # Often enough that what is remembered does not grow too old to count.
+        # Wake up often enough that the memory does not grow too old to count.
         instants = [min([*instants, now + longest_gap(round_seconds) / 2])] if instants else []
     return RuleOutcome(
         actions=tuple(following.actions),
-        # Also that nothing is idle: what is left out is remembered as it was.
+        # Also where nothing is idle, because a memory that is left out stays as it was.
         memory={"at": now, "idle": idle} if lending.lend_rules else {},
         wake_at=min(instants, default=None),
     )
@@ -81,7 +81,8 @@ class _RuleRun:
         self._standings = {standing.virtual_cluster: standing for standing in standings}
         self._open = {offer.id: offer for offer in lending.offers if offer.ends_at > now}
         self._loans = list(lending.loans)
-        #: GPUs of the offers that rules may take, by model; and these offers by model, the cheapest first.
+        #: The GPUs of each offer that rules may take, by model; and these offers by model, the cheapest
+        #: first.
         self._lots: dict[OfferId, dict[str, int]] = {}
         self._for_taking: dict[str, list[Offer]] = {}
         self.actions: list[MarketAction] = []
@@ -90,7 +91,7 @@ class _RuleRun:
     # Lending
 
     def observe(self, before: Mapping[str, Any]) -> dict[str, dict[str, Steps]]:
-        """Return by virtual cluster and kind what is idle and since when, for all that a rule would lend."""
+        """Return what is idle and since when, by virtual cluster and kind, for all that rules would lend."""
         found: dict[str, dict[str, Steps]] = {}
         for rule in self._lending.lend_rules:
             standing = self._standings.get(rule.virtual_cluster)
@@ -104,13 +105,13 @@ class _RuleRun:
         return found
 
     def _idle(self, standing: Standing, most: Lot) -> int:
-        """Return how much of a lot of one kind is not needed."""
+        """Return how much of a lot of one kind its owner does not need."""
         if any(standing.waits_for(model) for model in gpus_of(most, self._layout)):
             return 0
         return _most(_size(most), lambda count: standing.spares([_of(most, count)], self._layout))
 
     def withdraw(self) -> None:
-        """Take back offers of rules whose owner needs again what they offer, the newest first."""
+        """Withdraw offers of rules whose owner needs the offered part again, the newest first."""
         rules = {rule.id for rule in self._lending.lend_rules}
         for offer in sorted(self._open.values(), key=lambda offer: -offer.id):
             standing = self._standings.get(offer.lender)
@@ -167,7 +168,7 @@ class _RuleRun:
         return not problems(self._own, self._loans, self._offer(rule, lot), self._now, offered=others)
 
     def _offer(self, rule: LendRule, lot: Lot) -> Offer:
-        # Offers that a round makes have no number before they are written down.
+        # Offers that a round makes have no number until they are stored.
         number = min([0, *self._open]) - 1
         return Offer(
             id=OfferId(number),
@@ -195,7 +196,7 @@ class _RuleRun:
     # Borrowing
 
     def borrow(self) -> None:
-        """Take offers that let jobs run which have waited for long enough."""
+        """Take offers that let jobs run that have waited long enough."""
         offers = [offer for offer in self._open.values() if self._is_for_taking(offer)]
         self._lots = {offer.id: gpus_of(offer.lot, self._layout) for offer in offers}
         for offer in sorted(offers, key=lambda offer: (offer.price, offer.id)):
@@ -216,7 +217,7 @@ class _RuleRun:
                 self._borrow(rule, standing, borrower)
 
     def _is_for_taking(self, offer: Offer) -> bool:
-        """Whether a rule may take an offer: it is written down, begins now, and wants nothing in return."""
+        """Return whether a rule may take an offer: it is stored, begins now, and wants nothing in return."""
         is_for_now = offer.starts_at is None or offer.starts_at <= self._now
         return offer.id > 0 and is_for_now and offer.in_return is None
 
@@ -239,16 +240,16 @@ class _RuleRun:
                     continue
                 self._take(rule, standing, bundle, borrower)
                 borrower.serve(want, model, self._gpus(bundle, model))
-                # What is left over of a lot may do for others.
+                # What is left of a lot may suffice for other jobs.
                 in_vain.clear()
                 break
 
     def _bundle(
         self, rule: BorrowRule, standing: Standing, want: Want, model: str, borrower: _Borrower
     ) -> list[Offer] | None:
-        """Return the offers with which a job could run on a model, the cheapest; None: there are none.
+        """Return the cheapest offers with which a job could run on a model; None if there are none.
 
-        None are needed where what was taken for others in this round leaves enough.
+        The result is empty where offers taken for other jobs in this round leave enough.
         """
         taken: list[Offer] = []
         candidates = self._candidates(rule, standing.virtual_cluster, model)
@@ -261,7 +262,7 @@ class _RuleRun:
         return taken
 
     def _candidates(self, rule: BorrowRule, vc: str, model: str) -> Iterator[Offer]:
-        """Yield what a virtual cluster might take, the cheapest first."""
+        """Yield the offers that a virtual cluster might take, the cheapest first."""
         for offer in self._for_taking.get(model, ()):
             if offer.price > rule.price:
                 return
@@ -342,11 +343,11 @@ class _Borrower:
         #: GPUs by model beyond its room, less what served jobs need.
         self.left: defaultdict[str, float] = defaultdict(float)
         self.cells: Counter[tuple[str, int]] = Counter()
-        #: By model: replicas of the jobs that these cells are for.
+        #: By model: the replicas of the jobs that its cells are for.
         self.replicas: dict[str, list[int]] = {}
 
     def borrowed(self, models: Sequence[str]) -> int:
-        """Return how many GPUs of some models it has borrowed; all of them where none is named."""
+        """Return how many GPUs of these models it has borrowed, or of all models if none is named."""
         return sum(_of_models(self.gpus, models))
 
     def serve(self, want: Want, model: str, gpus: int) -> None:
@@ -378,7 +379,7 @@ def _of(lot: Lot, count: int) -> Lot:
 
 
 def _most(limit: int, holds_for: Callable[[int], bool]) -> int:
-    """Return the largest number up to a limit for which something holds that holds for all smaller ones."""
+    """Return the largest number up to a limit for which a condition holds that also holds for all smaller."""
     low, high = 0, max(limit, 0)
     while low < high:
         middle = (low + high + 1) // 2
@@ -390,5 +391,5 @@ def _most(limit: int, holds_for: Callable[[int], bool]) -> int:
 
 
 def _of_models(gpus: Mapping[str, int], models: Sequence[str]) -> Iterator[int]:
-    """Yield the GPUs of some models; all of them where none is named."""
+    """Yield the GPUs of these models, or of all models if none is named."""
     yield from (count for model, count in gpus.items() if not models or model in models)

@@ -1,4 +1,4 @@
-"""How a virtual cluster stands after a round: what it can do without, and which jobs wait without success."""
+"""The state of a virtual cluster after a round: what it can do without, and which jobs still wait."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Want:
     """A guaranteed job that waits."""
 
     job: int
-    #: Those that it accepts, the preferred first.
+    #: The models that it accepts, the preferred first.
     gpu_models: tuple[str, ...]
-    #: GPUs of each replica.
+    #: The number of GPUs of each replica.
     replicas: tuple[int, ...]
     since: float
-    #: What it has of these GPUs, of which parts count as such: several jobs with parts need one GPU together.
+    #: How many GPUs the job needs in all; parts count as parts, since several such jobs share one GPU.
     gpus: float
 
 
@@ -31,11 +31,11 @@ class Standing:
     """One virtual cluster. Cells are by chain and level; some of what it has may be borrowed."""
 
     virtual_cluster: str
-    #: GPUs of its guarantee that no guaranteed job has, by model: where they are divided by counts.
+    #: GPUs of its guarantee that no guaranteed job has, by model, for models divided by counts.
     room: Mapping[str, int] = field(default_factory=dict)
-    #: Its own GPUs of these that are not lent, used or not.
+    #: Its own GPUs of these models that are not lent, used or not.
     own: Mapping[str, int] = field(default_factory=dict)
-    #: Its own cells that are not lent, those that it has borrowed, and those of both that are in use.
+    #: Its own cells that are not lent, the cells that it has borrowed, and the cells of both kinds in use.
     cells: Cells = field(default_factory=Counter)
     borrowed: Cells = field(default_factory=Counter)
     used: Cells = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Standing:
     waiting: tuple[Want, ...] = ()
 
     def spares(self, lots: Iterable[Lot], layout: Layout | None) -> bool:
-        """Whether no guaranteed job would lose anything if all of these lots were given away now."""
+        """Return whether all of these lots could be given away now without loss for a guaranteed job."""
         gpus: Counter[str] = Counter()
         cells: Cells = Counter()
         for lot in lots:
@@ -62,16 +62,16 @@ class Standing:
         return all(left[kind] >= count for kind, count in self.used.items())
 
     def waits_for(self, model: str) -> bool:
-        """Whether a guaranteed job waits that could use GPUs of a model."""
+        """Return whether a guaranteed job that could use GPUs of a model is waiting."""
         return any(model in want.gpu_models for want in self.waiting)
 
     def free_cells(self) -> Cells:
-        """Return the cells that it has, its own and others', and that are not in use."""
+        """Return its cells, own and borrowed, that are not in use."""
         return self.cells + self.borrowed - self.used
 
 
 def units_of(cells: Cells, model: str, layout: Layout) -> list[int]:
-    """Return the sizes of the parts of cells in each of which a replica can be."""
+    """Return the sizes of the parts of cells that can each hold a replica."""
     units = []
     for (name, level), count in cells.items():
         chain = layout.chains[name]
@@ -82,7 +82,7 @@ def units_of(cells: Cells, model: str, layout: Layout) -> list[int]:
 
 
 def holds(units: Iterable[int], replicas: Iterable[int]) -> bool:
-    """Whether replicas fit into parts of these sizes: the largest first, each into the tightest part."""
+    """Return whether replicas fit into parts of these sizes: largest first, each into the tightest part."""
     left = sorted(units)
     for replica in sorted(replicas, reverse=True):
         place = next((number for number, unit in enumerate(left) if unit >= replica), None)

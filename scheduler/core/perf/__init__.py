@@ -1,3 +1,1 @@
-"""What is known of how fast jobs run: by GPU model, size of the gang, how near its GPUs are, and its
-partners.
-"""
+"""How fast jobs run, by GPU model, size of the gang, nearness of its GPUs, and partners on them."""

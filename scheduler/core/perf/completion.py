@@ -1,20 +1,20 @@
-"""What is missing in a row of throughputs, estimated from rows of other job classes.
+"""Estimate what is missing in a row of throughputs from the rows of other job classes.
 
 The method is that of Gavel's throughput estimator (OSDI'20), with the rank, regulariser and distance of its
 published code: complete the rows by regularised low-rank factors, then take the reference nearest by cosine.
-Gavel completes throughputs beside partners; here it is throughputs by GPU model and size of the gang.
-Exactly:
+Gavel completes throughputs beside partners; this module completes throughputs by GPU model and size of the
+gang. The steps are:
 
-1. Reference rows are divided by their largest value. Factors of rank 10 at most are fitted to the known cells
-   by alternating ridge regression (regulariser 0.01), beginning with the singular vectors of the rows with
-   their gaps filled by the column's mean; unknown cells come from the factors, clipped to [0, 1].
-2. The new row, divided by its largest known value, is folded in: one ridge regression on the columns'
-   factors. Gavel refits everything with each new row; here the factors depend on the references only, so that
+1. Each reference row is divided by its largest value. Factors of rank 10 at most are fitted to the known
+   cells by alternating ridge regression (regulariser 0.01). It starts from the singular vectors of the rows,
+   with gaps filled by the column's mean. Unknown cells come from the factors, clipped to [0, 1].
+2. The new row, divided by its largest known value, is folded in by one ridge regression on the columns'
+   factors. Gavel refits everything with each new row; here the factors depend only on the references, so that
    they serve thousands of rows.
-3. The reference whose completed row has the smallest angle to the completed new row is taken (the first, of
-   several), scaled to the new row by the geometric mean of their ratios over the cells known of the new row.
+3. The estimate is the reference whose completed row has the smallest angle to the completed new row (the
+   first of several), scaled by the geometric mean of their ratios over the known cells of the new row.
 
-All values are positive: a 0 ("does not run there") does not inform about other job classes and is left out.
+All values are positive: a 0 ("does not run there") says nothing about other job classes and is left out.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from scheduler.core.perf.throughput import JobClass
 
 RANK = 10
 REGULARISER = 1e-2
-#: Alternations; each fits rows, then columns.
+#: The number of alternations; each fits rows, then columns.
 ITERATIONS = 30
-#: Of most known cells; more cost time and add little.
+#: The most references, those with the most known cells; more cost time and add little.
 MOST_REFERENCES = 256
 MOST_COLUMNS = 64
-#: Nothing counts as slower than this beside the fastest of its row.
+#: The least value of a cell, relative to the fastest of its row.
 _SLOWEST = 1e-6
 
 #: A GPU model and the number of GPUs of a gang on it.
@@ -47,18 +47,18 @@ Floats = NDArray[np.float64]
 class RowEstimate:
     """Estimates for the cells of one row."""
 
-    #: By column of the references, those known of the row included.
+    #: By column of the references, including the known cells of the row.
     values: Mapping[Cell, float]
-    #: Cosine between the row and the reference it was taken from, 0 to 1.
+    #: The cosine between the row and the reference behind the estimate, 0 to 1.
     likeness: float
 
 
 class References:
-    """Rows to compare with, by job class: positive throughputs by cell."""
+    """Rows to compare with, by job class; each has positive throughputs by cell."""
 
     def __init__(self, rows: Mapping[JobClass, Mapping[Cell, float]]) -> None:
         useful = [job_class for job_class, row in rows.items() if compares(row)]
-        # Sorting is stable: of rows that know as much, the first.
+        # Sorting is stable: among rows with equally many cells, the first win.
         useful = sorted(useful, key=lambda job_class: -len(rows[job_class]))[:MOST_REFERENCES]
         seen: dict[Cell, int] = {}
         for job_class in useful:
@@ -75,9 +75,9 @@ class References:
         self._matrix = tuple(cells.values())
 
     def estimate(self, known: Mapping[Cell, float], but: JobClass | None = None) -> RowEstimate | None:
-        """Return estimates for a row of which some positive throughputs are known; None: nothing compares.
+        """Return estimates for a row with some known positive throughputs; None if nothing compares with it.
 
-        `but`: the reference that it must not be compared with: its own job class.
+        `but` is the reference that is left out: the row's own job class.
         """
         shared = [column for column in known if column in self._position]
         others = len(self._place) - (but in self._place)
@@ -91,7 +91,7 @@ class References:
         likeness = complete @ row / (lengths * np.linalg.norm(row))
         if but in self._place:
             likeness[self._place[but]] = -1.0
-        # Of references that are as near but for a rounding error, the first.
+        # Rounding makes ties of references that differ by a rounding error; the first of them wins.
         nearest = int(np.argmax(np.round(likeness, 9)))
         scale = float(np.exp(np.mean(np.log(values) - np.log(complete[nearest, places]))))
         estimates = {
@@ -101,15 +101,15 @@ class References:
 
 
 def compares(row: Mapping[Cell, float]) -> bool:
-    """Whether a row knows two models for gangs of one size; others would spoil the factors."""
+    """Return whether a row has two models for gangs of one size; other rows would spoil the factors."""
     sizes = [gpus for _, gpus in row]
     return len(set(sizes)) < len(sizes)
 
 
-# Measurements change with every minute, and in three digits hardly ever: what was fitted stays.
+# Measurements change every minute, but hardly ever in their first three digits, so the cache mostly hits.
 @lru_cache(maxsize=4)
 def _fit(matrix: tuple[tuple[float, ...], ...]) -> tuple[Floats, Floats, Floats]:
-    """Return the columns' factors, columns x rank, the completed rows, each at most 1, and their lengths."""
+    """Return the columns' factors (columns x rank), the completed rows (at most 1), and their lengths."""
     cells = np.array(matrix)
     cells /= cells.max(axis=1, keepdims=True)
     known = cells > 0
@@ -127,7 +127,7 @@ def _fit(matrix: tuple[tuple[float, ...], ...]) -> tuple[Floats, Floats, Floats]
 
 
 def _ridges(factors: Floats, cells: Floats, known: NDArray[np.bool_]) -> Floats:
-    """Fit every row of `cells`, where known, by the factors of its columns: rows x rank."""
+    """Return factors, rows x rank, that fit the known cells of every row to the factors of the columns."""
     squares = np.einsum("nc,ca,cb->nab", known, factors, factors, optimize=True)
     squares += REGULARISER * np.eye(factors.shape[1])
     return np.asarray(np.linalg.solve(squares, (cells @ factors)[..., None])[..., 0])

@@ -1,14 +1,14 @@
-"""How the loss of a training job will fall, from how it fell so far (SLAQ, SoCC'17, section 3.2).
+"""Predict how the loss of a training job will fall from how it fell so far (SLAQ, SoCC'17, section 3.2).
 
-H. Zhang et al., "SLAQ: Quality-Driven Scheduling for Distributed Machine Learning". Two families of curves
-over the step k, of which the one that is nearer to what was seen is taken:
+H. Zhang et al., "SLAQ: Quality-Driven Scheduling for Distributed Machine Learning". There are two families of
+curves over the step k; the curve nearest to the losses wins:
 
     1 / (a·k² + b·k + c) + d      first-order methods, which converge sublinearly
     μ^(k-b) + d                   methods that converge linearly or faster, 0 < μ < 1
 
-Later losses weigh more than earlier ones. Where the paper searches all parameters, here only the limit d is
-searched, on a grid below the least loss that was seen: with d given, 1 / (loss - d) is a polynomial in k and
-log(loss - d) a line, which weighted least squares find at once. So fitting a job takes half a
+Later losses weigh more than earlier ones. The paper searches all parameters. Here only the limit d is
+searched, on a grid below the least loss so far: with d given, 1 / (loss - d) is a polynomial in k and
+log(loss - d) a line, both of which weighted least squares solve directly. So fitting a job takes half a
 millisecond, and the same losses always give the same curve.
 """
 
@@ -25,11 +25,11 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Family = Literal["polynomial", "exponential"]
 
-#: Of fewer losses nothing is predicted.
+#: The fewest losses that make a prediction.
 LEAST_POINTS = 4
-#: How far below the least loss the limit may be, in parts of how much the loss has fallen so far.
+#: How far below the least loss the limit may be, in units of how much the loss has fallen so far.
 _BELOW = np.geomspace(1e-3, 10.0, 25)
-#: Weight of a loss relative to that of the one after it.
+#: The weight of a loss relative to the next one.
 _RECENCY = 0.9
 
 
@@ -40,12 +40,12 @@ class LossCurve:
     family: Family
     limit: float
     unit: float
-    #: The coefficients of the polynomial 1 / (loss - limit), or of the line log(loss - limit): the constant
+    #: The coefficients of the polynomial 1 / (loss - limit), or of the line log(loss - limit), the constant
     #: first.
     coefficients: tuple[float, ...]
 
     def at(self, step: float) -> float:
-        """Return the loss at a step, not before the first that it was fitted to."""
+        """Return the loss at a step that is not before the first one of the fit."""
         x = step / self.unit
         value = sum([each * x**power for power, each in enumerate(self.coefficients)])
         return self.limit + (1.0 / value if self.family == "polynomial" else float(np.exp(value)))
@@ -54,14 +54,14 @@ class LossCurve:
 def fit_loss(points: Sequence[tuple[float, float]]) -> LossCurve | None:
     """Return the curve nearest to the losses (step, loss), which are in the order of their steps.
 
-    None where there are too few, or they do not fall: then nothing is to be predicted.
+    None where there are too few losses, or they do not fall.
     """
     steps, losses = np.array(points, dtype=np.float64).reshape(-1, 2).T
     if len(points) < LEAST_POINTS or not np.isfinite([steps, losses]).all():
         return None
     if not (np.diff(steps) > 0).all() or steps[0] < 0 or losses[0] <= losses[-1]:
         return None
-    # Where on the grid the limit is, then where between the two that are next to that.
+    # First find the limit on the grid, then between its two neighbours there.
     fallen = losses.max() - losses.min()
     coarse = _nearest(steps, losses, losses.min() - fallen * _BELOW)
     if coarse is None:
@@ -72,13 +72,13 @@ def fit_loss(points: Sequence[tuple[float, float]]) -> LossCurve | None:
 
 
 def _nearest(steps: Floats, losses: Floats, limits: Floats) -> tuple[float, LossCurve] | None:
-    """Return the curve with one of these limits that is nearest to the losses, behind its error."""
+    """Return the error and the curve, with one of these limits, that is nearest to the losses."""
     unit = float(steps[-1])
     x, above = steps / unit, losses - limits[:, None]
     weights = _RECENCY ** np.arange(len(losses) - 1, -1, -1.0)
-    # What an error of the loss makes of its reciprocal, or of its logarithm, weighs it back.
+    # These weights undo how the reciprocal, or the logarithm, magnifies an error of the loss.
     polynomial = _least_squares(x, 1.0 / above, weights * above**4, degree=2)
-    # One that turns somewhere ahead predicts nothing: then a line is tried.
+    # A polynomial that turns somewhere ahead predicts nothing; then a line is tried.
     line = _least_squares(x, 1.0 / above, weights * above**4, degree=1)
     turns = (polynomial[:, 1:] < 0).any(axis=1)
     polynomial[turns] = np.pad(line, ((0, 0), (0, 1)))[turns]
@@ -113,7 +113,7 @@ def _least_squares(x: Floats, values: Floats, weights: Floats, *, degree: int) -
     """Return the coefficients of a polynomial for each row of values, the constant first."""
     powers = x[None, :] ** np.arange(degree + 1)[:, None]
     normal = np.einsum("pi,ri,qi->rpq", powers, weights, powers)
-    # Rows are of very different size; a little on the diagonal keeps the smallest from being singular.
+    # Rows differ widely in scale; a little on the diagonal keeps the smallest from being singular.
     normal += 1e-12 * np.einsum("rpp->r", normal)[:, None, None] * np.eye(degree + 1)
     target = np.einsum("pi,ri->rp", powers, weights * values)
     solution: Floats = np.linalg.solve(normal, target[:, :, None])[:, :, 0]

@@ -1,9 +1,9 @@
-"""Optimistic profiling: which CPUs a running job is tried with, and the curve that these trials make.
+"""Optimistic profiling: the amounts of CPUs to try a running job with, and the curve that these trials give.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022: only
 the axis of CPUs is measured, at about eight amounts found by binary search, in about a minute. Deviations:
-the job runs meanwhile and keeps its work, where the paper profiles before it is queued; the axis of memory is
-not derived, because caches are a resource of their own here (`core.fitting.storage`).
+the paper profiles a job before it is queued, while here the job keeps running and keeps its work; and the
+axis of memory is not derived, because caches are a separate resource here (`core.fitting.storage`).
 """
 
 from __future__ import annotations
@@ -13,48 +13,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-#: As many amounts are tried at most.
+#: The most amounts that are tried.
 TRIALS_MOST = 8
-#: Between two amounts whose speeds differ by less than this factor no other is tried, once enough is known of
-#: how many are of use.
+#: No amount is tried between two whose speeds differ by at most this factor, once it is known how many CPUs
+#: are enough.
 GAIN = 1.1
-#: Nor between amounts that are nearer to each other than this.
+#: Nor between two amounts that differ by at most this factor.
 NEAR = 1.25
-#: From a quarter of its proportional share to eight times that.
+#: Trials range from a quarter of the proportional share to eight times the share.
 LEAST_SHARE, MOST_SHARE = 0.25, 8.0
-#: Lines of the first seconds after a change do not count: the node follows, and queues of input drain.
+#: Lines of the first seconds after a change do not count: the node adapts, and queues of input drain.
 SETTLING_SECONDS = 3.0
 WINDOW_SECONDS = 5.0
-#: A job that tells too little in this time is not tried any longer.
+#: The most time for the trials; they end even if the job has reported too little by then.
 MOST_SECONDS = 300.0
-#: Fewer amounts than these make no curve while others are left to try.
+#: Fewer amounts than this make no curve while others are left to try.
 TRIALS_LEAST = 3
-#: Speeds this near to the highest count as the highest, so that noise earns no CPUs.
+#: Speeds this near to the highest count as the highest, so that noise wins a job no CPUs.
 NOISE = 0.05
 
-#: When a job wrote a progress line, in seconds, and how many steps or samples it had done then.
+#: When a job wrote a progress line, in seconds, and how many steps or samples it had done.
 Line = tuple[float, float]
 Curve = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTrials:
-    """The trials of one replica, all amounts in CPUs; instants are those of its progress lines."""
+    """The trials of one replica. Amounts are in CPUs; times are those of its progress lines."""
 
-    #: Its proportional share, and the most that its node could give.
+    #: The replica's proportional share, and the most that its node could give.
     share: float
     most: float
-    #: (CPUs, steps or samples a second) of the trials that are done.
+    #: (CPUs, steps or samples a second) of each finished trial.
     rates: tuple[tuple[float, float], ...] = ()
-    #: With how many it runs, and from when on its lines count; 0: nothing was seen yet.
+    #: How many CPUs it has, and the time from which its lines count; 0 before the first line.
     has: float = 0.0
     since: float = 0.0
-    #: When the trials began with this attempt.
+    #: When the trials of this attempt began; 0 before the first line.
     began_at: float = 0.0
 
     @property
     def next(self) -> float | None:
-        """What is to be tried now; None once enough is known."""
+        """The amount to try now; None once enough is known."""
         rates, least = dict(self.rates), self.share * LEAST_SHARE
         for amount in (self.share, min(self.most, self.share * MOST_SHARE), min(self.most, least)):
             if not any([_is_same(amount, tried) for tried in rates]):
@@ -65,7 +65,7 @@ class CpuTrials:
         points = sorted(rates.items())
         knee = next(place for place, (_, rate) in enumerate(points) if rate >= top)
         gaps = [
-            # First how much is enough, then how much faster each of the steps before is.
+            # First find how much is enough, then how much each step below that gains.
             (place + 1 == knee, faster / slower, math.sqrt(less * more))
             for place, ((less, slower), (more, faster)) in enumerate(pairwise(points[: knee + 1]))
             if more > less * NEAR
@@ -74,7 +74,7 @@ class CpuTrials:
         return round(between, 3) if is_knee or gain > GAIN else None
 
     def after(self, lines: Sequence[Line], has: float) -> CpuTrials:
-        """Return the trials after more lines, ascending, by a replica that `has` that number of CPUs now."""
+        """Return the trials after more lines (ascending) from a replica that now `has` that many CPUs."""
         if not lines:
             return self
         newest = lines[-1][0]
@@ -95,11 +95,11 @@ class CpuTrials:
         return replace(known, since=newest + SETTLING_SECONDS)
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing is left to try, or there was no more time for it."""
+        """Return whether nothing is left to try, or the time for trials has run out."""
         return self.next is None or (self.began_at > 0 and now - self.began_at > MOST_SECONDS)
 
     def curve(self) -> Curve:
-        """Return speeds by CPUs relative to the fastest (`Sensitivity`); empty: too little is known."""
+        """Return speeds by CPUs, relative to the fastest (`Sensitivity`); empty if too little is known."""
         if not self.rates or (len(self.rates) < TRIALS_LEAST and self.next is not None):
             return ()
         amounts, rates = zip(*self.rates, strict=True)

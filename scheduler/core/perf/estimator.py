@@ -1,22 +1,21 @@
-"""All that is known of throughputs, and the best guess where nothing is.
+"""Return known throughputs, and the best guess where none is known.
 
-For a gang of g GPUs of a job class, near and alone, on each model that is asked for:
+For a gang of g GPUs of a job class, near and alone, each model gets the first of these that exists:
 
-1. What is on record for this very size, or declared for the job at hand, in the order of `throughput`.
-2. Otherwise an estimate from the job class's other cells (model x size, of any source above) and the
-   reference job classes. These are all other classes with two models on record at one size, whichever
-   tenant's they are; which ones they are is never shown (`completion`). What others declare is only their
-   word, and left out. The estimate also covers sizes that were never measured, as far as references have
-   them.
-3. Otherwise the nearest size at which this model is known or estimated (by ratio; the smaller of two as
-   near), in proportion to the number of GPUs.
-4. Otherwise the slowest of what 1 knows (else of what 2 and 3 estimate, else of all that is known, in
-   proportion): nothing unknown is preferred to what is known. That is an assumption.
+1. The throughput on record for this very size, or declared for the job at hand, in the order of `throughput`.
+2. An estimate from the job class's other cells (model x size, of any source above) and the reference job
+   classes (`completion`). The references are all other classes with two models on record at one size,
+   whichever tenant owns them; which classes they are is never shown. What other jobs declare is unproven, so
+   it is left out. The estimate also covers sizes that were never measured, if references have them.
+3. The throughput at the nearest size at which this model is known or estimated (by ratio; the smaller of two
+   equally near), in proportion to the number of GPUs.
+4. An assumption: the slowest of what 1 knows, else of what 2 and 3 estimate, else of everything known, in
+   proportion. So nothing unknown is preferred to what is known.
 
-Where not even a cell with a positive throughput is known, 2 to 4 say nothing.
+Where no cell has a known positive throughput, 2 to 4 return nothing.
 
-The confidence of an estimate is half the mean confidence of the cells it comes from, times the likeness of
-the reference (its cosine), and half of that again for one in proportion.
+The confidence of an estimate is half the mean confidence of the cells behind it, times the likeness of the
+reference (its cosine). An estimate in proportion has half of that.
 """
 
 from __future__ import annotations
@@ -62,8 +61,11 @@ class Group(NamedTuple):
 
 
 class ThroughputEstimator:
-    """What is on record, by job class and setting. `references`: those to compare with, where they are known
-    already; they may be a little older than the rest."""
+    """Throughputs on record, by job class and setting, and estimates from them.
+
+    `references` are the rows to compare with, where they were computed before; they may be a little older
+    than the record.
+    """
 
     def __init__(self, entries: Mapping[JobClass, Entries], references: References | None = None) -> None:
         self.entries = entries
@@ -73,7 +75,7 @@ class ThroughputEstimator:
         return job_class in self.entries
 
     def at(self, job_class: JobClass, setting: Setting, declared: float | None = None) -> Throughput | None:
-        """Return what is on record, or declared, for one setting; None: nothing."""
+        """Return the throughput on record or declared for one setting, or None."""
         return self.entries.get(job_class, {}).get(setting, _NOTHING).best(declared)
 
     def throughputs(
@@ -83,10 +85,12 @@ class ThroughputEstimator:
         models: Iterable[str],
         declared: Mapping[str, float] | None = None,
     ) -> dict[str, Throughput]:
-        """Return how fast a gang of the job class is, near and alone, on each of these models that something
-        is known or guessed of. `declared`: what the job says of a gang of its size, by model."""
+        """Return how fast a gang of the job class is, near and alone, on each model with a value or a guess.
+
+        `declared` is what the job declares for a gang of its size, by model.
+        """
         if not gpus:
-            # Jobs of its class may have been measured, with GPUs, which says nothing about a job without any.
+            # Measurements of jobs of the class that have GPUs say nothing about a job without any.
             return {}
         cells = self._cells(job_class, gpus, declared or {})
         here = {model: cells[model, gpus] for model in models if (model, gpus) in cells}
@@ -102,14 +106,14 @@ class ThroughputEstimator:
         return found | {model: Throughput(slowest, Source.ASSUMED) for model in missing if model not in found}
 
     def beside(self, job_class: JobClass, setting: Setting) -> float | None:
-        """Return the throughput beside the partners, relative to being alone; None: it was not measured."""
+        """Return the throughput beside the partners, relative to running alone; None if not measured."""
         throughput = self.at(job_class, setting)
         return None if throughput is None else min(1.0, throughput.value)
 
     def together(self, job_classes: Sequence[JobClass], gpu_model: str, gpus: int) -> list[float] | None:
-        """Return how fast gangs of these classes that share their GPUs are, each relative to being alone.
+        """Return the speeds of gangs of these classes that share their GPUs, each relative to running alone.
 
-        Near, with whole GPUs; None: some side was not measured.
+        They run near, and may use all of each GPU. None if one of the speeds was not measured.
         """
         speeds = []
         for place, job_class in enumerate(job_classes):
@@ -120,7 +124,7 @@ class ThroughputEstimator:
 
     @property
     def pairs(self) -> dict[Pair, tuple[float, float]]:
-        """How fast two applications are beside each other, as `groups` has it."""
+        """Return how fast two applications are beside each other, taken from `groups`."""
         return {
             Pair(*group.applications, group.gpus, group.gpu_model): (speeds[0], speeds[1])
             for group, speeds in self.groups.items()
@@ -129,12 +133,10 @@ class ThroughputEstimator:
 
     @cached_property
     def groups(self) -> dict[Group, tuple[float, ...]]:
-        """How fast applications that share their GPUs are, where every side is known.
+        """Return the speeds of applications that share their GPUs, where all of a group are known.
 
-        Near, and free to use all of each GPU.
-
-        Job classes of several tenants that are named alike count as one application: the mean over their
-        windows.
+        They run near, and may use all of each GPU. Job classes of several tenants with the same name count as
+        one application: the mean over their windows.
         """
         sides: dict[tuple[str, str, int, str], list[tuple[float, int]]] = {}
         for job_class, settings in self.entries.items():
@@ -153,7 +155,7 @@ class ThroughputEstimator:
         for application, partner, gpus, model in sorted(means):
             names = partners_of(partner)
             if application > names[0]:
-                continue  # The first of the group stands for it.
+                continue  # The first class of the group represents it.
             everyone = (application, *names)
             others = [beside([*everyone[:place], *everyone[place + 1 :]]) for place in range(len(everyone))]
             speeds = [
@@ -165,7 +167,7 @@ class ThroughputEstimator:
         return found
 
     def _cells(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> dict[Cell, Throughput]:
-        """Return what is on record or declared for the job class, near and alone."""
+        """Return the cells on record or declared for the job class, near and alone."""
         cells: dict[Cell, Throughput] = {}
         for setting, entry in self.entries.get(job_class, {}).items():
             if setting.partner or not _is_near_and_whole(setting):
@@ -207,7 +209,7 @@ class ThroughputEstimator:
 
     @cached_property
     def references(self) -> References:
-        """Every job class by what is on record of it, near and alone, with positive throughput."""
+        """Return the positive throughputs on record, near and alone, of every job class."""
         if self._given is not None:
             return self._given
         rows = {}

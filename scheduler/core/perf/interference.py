@@ -1,14 +1,13 @@
-"""How fast a job will be beside another on the same GPUs, for pairs that were not measured: a regression
-tree.
+"""Predict how fast a job is beside another on the same GPUs, for pairs not measured, by a regression tree.
 
 Q. Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler for Deep Learning Training Jobs",
 ASPLOS 2023, section 3.3, fits a tree on measured pairs, which predicts from the profile of one job how much
-it slows others down. Ours asks about both jobs of a pair and predicts the speed of one of them, relative to
-having the GPUs alone. It is the tree of Breiman et al. (CART): the question that leaves least variance, to a
-depth of `DEPTH`, with at least `LEAST_SAMPLES` speeds behind every answer, so that people can read all of it
-(`rules_of`).
+it slows others down. This tree reads the profiles of both jobs and predicts the speed of one of them,
+relative to having the GPUs alone. It is a tree of Breiman et al. (CART): each question is the one that leaves
+the least variance. It is `DEPTH` questions deep, with at least `LEAST_SAMPLES` speeds behind every answer, so
+that people can read all of it (`rules_of`).
 
-If a figure of a pair is unknown, the pair takes the branch that most pairs took whose figure was known.
+A pair with an unknown figure takes the branch that most pairs with a known figure took.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from scheduler.core.perf.interleaving import cycles_seconds
 
 Floats = NDArray[np.float64]
 
-#: What is names, in words that follow "where": parts of the time, GiB, and the speed by Muri's rule.
+#: The figures of a pair, in words that follow "where": parts of the time, GiB, and the speed by Muri's rule.
 FIGURES: Mapping[str, str] = {
     "own_compute": "it computes",
     "partner_compute": "its partner computes",
@@ -41,13 +40,13 @@ FIGURES: Mapping[str, str] = {
 _GIB = 2**30
 DEPTH = 4
 LEAST_SAMPLES = 10
-#: Fewer measured pairs do not predict others.
+#: Fewer measured pairs make no tree.
 LEAST_PAIRS = 20
 FOLDS = 5
 
 
 class MeasuredPair(NamedTuple):
-    """A pair that was measured: the two, what each makes of GPUs alone, how fast each is beside the other."""
+    """A measured pair: the two applications, their profiles alone, and how fast each is beside the other."""
 
     applications: tuple[str, str]
     profiles: tuple[Profile, Profile]
@@ -57,7 +56,7 @@ class MeasuredPair(NamedTuple):
 def measured_of(
     pairs: Iterable[tuple[tuple[str, str], tuple[float, float]]], profiles: Mapping[str, Profile]
 ) -> Iterator[MeasuredPair]:
-    """Yield pairs of applications with what was measured of them, as far as both have profiles."""
+    """Yield the measured pairs of applications that both have profiles."""
     for applications, speeds in pairs:
         first, second = [profiles.get(application) for application in applications]
         if first is not None and second is not None:
@@ -66,19 +65,19 @@ def measured_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictor:
-    """A tree with what is known of its worth."""
+    """A tree and its error."""
 
     tree: tuple[Branch, ...]
     #: The number of pairs of applications that it was fitted on.
     pairs: int
-    #: Mean difference between speeds predicted and measured, of pairs that a tree was not fitted on.
+    #: The mean absolute difference of predicted and measured speeds, for pairs that were held out of the fit.
     error: float
-    #: The same, had their mean been predicted for all.
+    #: The same difference if the mean speed of the other pairs were predicted for all.
     error_of_mean: float
 
 
 def fitted(measured: Iterable[MeasuredPair]) -> Predictor | None:
-    """Return the predictor that these pairs make; None: too few are known with what both make of GPUs."""
+    """Return the predictor fitted to these pairs; None if too few have known profiles of both jobs."""
     groups: dict[tuple[str, ...], list[MeasuredPair]] = {}
     for pair in measured:
         if all(_is_known(profile) for profile in pair.profiles):
@@ -109,7 +108,7 @@ def fitted(measured: Iterable[MeasuredPair]) -> Predictor | None:
 def predicted(
     tree: Sequence[Branch], own: Sequence[Profile | None], partners: Sequence[Profile | None]
 ) -> list[float | None]:
-    """Return how fast each job will be beside its partner; None where it is not known how busy both are."""
+    """Return how fast each job is beside its partner; None where it is unknown how busy both are."""
     ask = [
         place
         for place, pair in enumerate(zip(own, partners, strict=True))
@@ -165,7 +164,7 @@ def _is_known(profile: Profile | None) -> bool:
 
 
 def _columns(profiles: Sequence[Profile | None]) -> Floats:
-    """Return what is known of each: compute, memory, GiB, three stages; shape (profiles, 6), NaN: unknown."""
+    """Return compute, memory, GiB and three stages of each: shape (profiles, 6), NaN where unknown."""
     rows = []
     for profile in profiles:
         profile = profile or Profile()
@@ -201,7 +200,7 @@ def _tree(figures: Floats, speeds: Floats) -> tuple[Branch, ...]:
             column, bound = split
             values = figures[here, column]
             low, high = values < bound, values >= bound
-            # NaN is neither.
+            # NaN is in neither side.
             side = low if low.sum() >= high.sum() else high
             is_unknown = np.isnan(values)
             below, above = len(members), len(members) + 1
@@ -220,7 +219,7 @@ def _tree(figures: Floats, speeds: Floats) -> tuple[Branch, ...]:
 
 
 def _best_split(figures: Floats, speeds: Floats) -> tuple[int, float] | None:
-    """Return the column and the bound that leave least variance; None: nothing separates these."""
+    """Return the column and the bound that leave the least variance; None if nothing separates the pairs."""
     best: tuple[int, float] | None = None
     most = 1e-9
     for column in range(figures.shape[1]):
@@ -236,7 +235,7 @@ def _best_split(figures: Floats, speeds: Floats) -> tuple[int, float] | None:
             continue
         sums = np.cumsum(ordered)
         left, total = sums[places - 1], sums[-1]
-        # How much smaller the squared differences from the mean become.
+        # How much the split reduces the squared differences from the mean.
         gains = left**2 / places + (total - left) ** 2 / (count - places) - total**2 / count
         place = int(np.argmax(gains))
         if gains[place] > most:

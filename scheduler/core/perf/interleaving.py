@@ -1,10 +1,9 @@
-"""How long an iteration takes of jobs that share GPUs by turns, each on another resource at a time.
+"""How long an iteration takes for jobs that share GPUs by turns, each using a different resource at a time.
 
 Y. Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022, section 4, as
-the published simulator has it (Rivendile/Muri): three stages on a wheel of four places. Storage and
-preprocessing has two of them, the GPU and the network one each. A pair may also take turns of two phases, one
-on storage while the other is on the GPU and the network. What the authors measured of contention comes on
-top.
+in the published simulator (Rivendile/Muri): three stages on a wheel of four places. Storage and preprocessing
+has two of them, the GPU and the network one each. A pair may also take turns of two phases, one job on
+storage while the other is on the GPU and the network. The contention that the authors measured comes on top.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ Floats = NDArray[np.float64]
 Stages = tuple[float, float, float]
 
 PLACES = 4
-#: What an iteration alone on its GPUs takes longer in the authors' framework than outside of it.
+#: How many times as long an iteration alone on its GPUs takes in the authors' framework as outside of it.
 ALONE = 1.015
-#: By jobs in a group: how much longer it takes than by its stages, measured by the authors.
+#: By jobs in a group: how many times as long an iteration takes as its stages suggest (the authors' figures).
 CONTENTION = {2: 1.33 / ALONE, 3: 1.5 / ALONE, 4: 1.37 / ALONE}
-#: Two turns of the wheel are all that is tried, and two successive times as near as this are settled.
+#: The wheel turns at most this often; two successive times this near to each other count as settled.
 _TURNS = 2
 _SETTLED = 1e-3
 
 
 def cycle_seconds(stages: Sequence[Stages]) -> float:
-    """Return the time in which all of two to four jobs do an iteration, in their best order."""
+    """Return the time in which two to four jobs each do an iteration, in their best order."""
     return _cycle_seconds(tuple(sorted(stages)))
 
 
 def efficiency(stages: Sequence[Stages]) -> float:
-    """Return the part of the time in which the resources of a group are busy, contention counted in."""
+    """Return the part of the time in which the resources of a group are busy, including contention."""
     return _efficiency(tuple(sorted(stages)))
 
 
@@ -49,7 +48,7 @@ def cycles_seconds(groups: Floats) -> Floats:
     orders = [(0, *rest) for rest in itertools.permutations(range(1, jobs))]
     if jobs < PLACES:
         orders = list(itertools.permutations(range(jobs)))
-    # On a full wheel it does not matter who comes first.
+    # On a full wheel it does not matter which job comes first.
     for order in orders:
         best = np.minimum(best, _turns_seconds([groups[..., job, :] for job in order]))
     if jobs == 2:
@@ -60,7 +59,7 @@ def cycles_seconds(groups: Floats) -> Floats:
 
 
 def speed_in_group(own: Stages, others: Sequence[Stages]) -> float:
-    """Return how fast a job is that takes turns with up to three others, relative to alone; 1 at most."""
+    """Return the speed of a job that takes turns with up to three others, relative to alone; 1 at most."""
     return min(1.0, sum(own) / cycle_seconds([own, *others]))
 
 
@@ -79,7 +78,7 @@ def _cycle_seconds(stages: tuple[Stages, ...]) -> float:
 
 
 def _turn_seconds(order: Sequence[Stages]) -> float:
-    """Return how long the wheel takes for a turn, the jobs in this order, once successive ones are alike."""
+    """Return how long a turn of the wheel takes with the jobs in this order, once the time has settled."""
     done = [0.0] * (PLACES * _TURNS + 1)
     for step in range(PLACES * _TURNS):
         network, gpu, storage = [(step + ahead) % PLACES for ahead in (1, 2, 3)]
@@ -97,7 +96,7 @@ def _turn_seconds(order: Sequence[Stages]) -> float:
 
 
 def _turns_seconds(order: Sequence[Floats]) -> Floats:
-    """Return `_turn_seconds` of many groups at once; `order`: stages of the first job of each, and so on."""
+    """Return `_turn_seconds` of many groups at once; `order[0]` has the stages of each first job."""
     shape = order[0].shape[:-1]
     done = [np.zeros(shape) for _ in range(PLACES * _TURNS + 1)]
     answer, is_settled = np.zeros(shape), np.zeros(shape, dtype=bool)

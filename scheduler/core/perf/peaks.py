@@ -1,22 +1,22 @@
-"""What running jobs will use of a node at most, predicted by what they used.
+"""Predict the most that running jobs will use of a node from what they used.
 
 N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters",
-EuroSys 2021. A node may promise its capacity up to the largest sum of what its jobs will use at one
-instant. With all of the future known that sum is the *peak oracle* (section 3); a *predictor* (section 4)
-comes near it by the past alone:
+EuroSys 2021. A node needs to reserve only the largest sum of what its jobs will use at one instant. With the
+future known, that sum is the *peak oracle* (section 3); a *predictor* (section 4) approximates it from the
+past alone:
 
     borg-default   a fixed part of what the jobs ask for
     RC-like        the sum of a percentile of what each job used
-    N-sigma        the mean of the sum, and N standard deviations
-    max            the largest of several of these; RC-like and N-sigma together are what the paper deploys
+    N-sigma        the mean of the sum, plus N standard deviations
+    max            the largest of several of these; the paper deploys RC-like and N-sigma together
 
 Amounts are of one resource, in one unit: CPUs, or bytes of memory. Samples are a minute apart.
 
-Deviations. The history is an hour and the warm-up ten minutes, where the paper has hours of both: jobs here
-run for hours, not for weeks, so that hours of warm-up would lend nothing. N-sigma is worked out as in the
-authors' simulator, on use as a part of what the jobs there at that time asked for, so that jobs which come
-and go do not look like jobs which use more and less. A job that is still warming up counts beside that with
-all that it asks for. A prediction is at least what is used now, and at most what the jobs ask for.
+Deviations. The history is an hour and the warm-up ten minutes, where the paper uses hours for both: jobs here
+run for hours, not for weeks, so with hours of warm-up nothing would be lent. N-sigma is computed as in the
+authors' simulator: on use relative to what the jobs present at that time asked for. So jobs that come and go
+do not look like jobs that use more and less. A job that is still warming up counts in addition, with all that
+it asks for. A prediction is at least what is used now, and at most what the jobs ask for.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from math import floor, fsum, sqrt
 from typing import TypeAlias
 
-#: The most samples that are read, and those that a job has when it is no longer new.
+#: The most samples that count, and the number from which a job is no longer new.
 HISTORY = 60
 WARM_UP = 10
-#: Standard deviations of N-sigma, percentile of RC-like, and the part that borg-default takes.
+#: The standard deviations of N-sigma, the percentile of RC-like, and the part of borg-default.
 SIGMAS = 5.0
 PERCENTILE = 99.0
 BORG_PART = 0.9
@@ -45,16 +45,16 @@ class JobUse:
 
     @property
     def capped(self) -> tuple[float, ...]:
-        """The samples of the history. More than it asks for nothing is lent by, so that no more counts."""
+        """The samples of the history, each at most what the job asks for: use beyond that lends nothing."""
         return tuple([min(max(used, 0.0), self.request) for used in self.samples[-HISTORY:]])
 
 
-#: Of jobs that are not new.
+#: Return a predicted peak for jobs that are not new.
 Predictor: TypeAlias = Callable[[Sequence[JobUse]], float]
 
 
 def borg_default(jobs: Sequence[JobUse]) -> float:
-    """Return a fixed part of what they ask for: a baseline that reads no sample."""
+    """Return a fixed part of what the jobs ask for: a baseline that reads no sample."""
     return BORG_PART * fsum([job.request for job in jobs])
 
 
@@ -64,7 +64,7 @@ def rc_like(jobs: Sequence[JobUse]) -> float:
 
 
 def n_sigma(jobs: Sequence[JobUse]) -> float:
-    """Return mean and N standard deviations of what they used together, scaled to what they ask for now."""
+    """Return mean plus N standard deviations of what the jobs used together, scaled to their requests now."""
     requested = fsum([job.request for job in jobs])
     history = [job.capped for job in jobs]
     parts = []
@@ -81,7 +81,7 @@ def n_sigma(jobs: Sequence[JobUse]) -> float:
 
 
 def largest_of(*predictors: Predictor) -> Predictor:
-    """Return the predictor that trusts the most careful of several."""
+    """Return the predictor that takes the largest of several predictions."""
     return lambda jobs: max([predict(jobs) for predict in predictors])
 
 
@@ -89,7 +89,7 @@ USUAL_PREDICTOR = largest_of(rc_like, n_sigma)
 
 
 def predicted_peak(jobs: Sequence[JobUse], predict: Predictor = USUAL_PREDICTOR) -> float:
-    """Return what the jobs will use together at most: no less than now, no more than they ask for."""
+    """Return the most that the jobs will use together: at least what they use now, at most their requests."""
     known = [job for job in jobs if len(job.samples) >= WARM_UP]
     new = fsum([job.request for job in jobs if len(job.samples) < WARM_UP])
     now = fsum([job.capped[-1] for job in known])
@@ -98,7 +98,7 @@ def predicted_peak(jobs: Sequence[JobUse], predict: Predictor = USUAL_PREDICTOR)
 
 
 def oracle_peak(futures: Sequence[Sequence[float]]) -> float:
-    """Return the largest sum of what jobs will use at one instant: what a predictor is measured against."""
+    """Return the largest sum of what jobs will use at one instant; predictors are measured against it."""
     longest = max(map(len, futures), default=0)
     return max(
         [fsum([use[at] for use in futures if at < len(use)]) for at in range(longest)],
@@ -107,7 +107,7 @@ def oracle_peak(futures: Sequence[Sequence[float]]) -> float:
 
 
 def _percentile(samples: Sequence[float]) -> float:
-    """Return the percentile, between two samples on the line between them."""
+    """Return the percentile, interpolated linearly between two samples."""
     if not samples:
         return 0.0
     line = sorted(samples)

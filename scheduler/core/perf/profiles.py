@@ -1,15 +1,15 @@
-"""What a job makes of its GPUs: by its progress lines, and by what agents measure on its devices.
+"""How a job uses its GPUs, from its progress lines and from what agents measure on its devices.
 
-A line may say `storage_seconds`, `gpu_seconds` and `network_seconds`, all three or none: how long an
+A line may have `storage_seconds`, `gpu_seconds` and `network_seconds`, all three or none: how long an
 iteration took on storage and CPUs, on the GPU, and on the network (Y. Zhao et al., "Multi-Resource
-Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022, section 4.1); and `amp`, 1 for automatic mixed
-precision. Every number comes from a program of the job's user: a line with one that makes no sense is passed
-over, and what was known stays. Devices tell how busy they, and their memories, were in a minute (Q. Hu et
-al., "Lucid", ASPLOS 2023, section 3.2). What was measured beside other jobs on the same GPUs says nothing of
-this one.
+Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022, section 4.1). It may also have `amp`, 1 for
+automatic mixed precision. Every number comes from the user's program, so a line with a number that makes no
+sense is ignored, and the known figures stay. Agents report how busy each device and its memory were in a
+minute (Q. Hu et al., "Lucid", ASPLOS 2023, section 3.2). A measurement beside other jobs on the same GPUs
+says nothing about this one and does not count.
 
-Figures follow what is new by `NEWEST_PART`; of memory the most counts. They are of whichever GPU model the
-job ran on last.
+A new figure counts for `NEWEST_PART` of the average; for memory, the largest value counts. All figures hold
+for the GPU model on which the job ran last.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from typing import Any
 from scheduler.core.model.training import Profile
 
 STAGES = ("storage_seconds", "gpu_seconds", "network_seconds")
-#: How much the newest line, minute or job counts.
+#: The weight of the newest line, minute or job.
 NEWEST_PART = 0.3
-#: What an attempt does at first does not count: it loads and compiles. Devices report whole minutes then.
+#: The start of an attempt does not count, because it loads and compiles. After that devices report whole
+#: minutes.
 WARM_UP_SECONDS = 60.0
 MINUTE_SECONDS = 60.0
-#: After this long at the latest a minute that counts is over.
+#: The latest time after the start at which the first minute that counts is over.
 TOLD_AFTER_SECONDS = WARM_UP_SECONDS + 2 * MINUTE_SECONDS
-#: No stage takes longer.
+#: The longest stage.
 SECONDS_MOST = 1e6
-#: No device has more memory.
+#: The most memory of a device, in bytes.
 MEMORY_MOST = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A progress line: its attempt, and what it states. `is_alone`: no other job shared its GPUs."""
+    """A progress line: its attempt and its figures. `is_alone` if no other job shared its GPUs."""
 
     attempt: int
     sequence: int
@@ -49,15 +50,15 @@ class Line:
 class ProfileReport:
     """What is known after lines and minutes."""
 
-    #: The attempt and the line that were counted last.
+    #: The attempt and the line that counted last.
     attempt: int = 0
     sequence: int = 0
-    #: When the last minute that was counted began, in Unix seconds.
+    #: When the last minute that counted began, in Unix seconds.
     minute_at: float = 0.0
     profile: Profile = field(default_factory=Profile)
 
     def after(self, line: Line) -> ProfileReport:
-        """Return what is known after one more line; the same if it was counted or says nothing of use."""
+        """Return the report after one more line; unchanged if the line was counted or has nothing of use."""
         if (line.attempt, line.sequence) <= (self.attempt, self.sequence) or not line.is_alone:
             return self
         newest = Profile(stages=_stages_of(line.values), amp=_amp_of(line.values))
@@ -71,21 +72,21 @@ class ProfileReport:
         )
 
     def after_minute(self, at: float, measured: Profile) -> ProfileReport:
-        """Return what is known after a minute that it had its devices alone; the same if it was counted."""
+        """Return the report after a minute alone on its devices; unchanged if the minute was counted."""
         if at <= self.minute_at or measured == Profile():
             return self
         return replace(self, minute_at=at, profile=blended(self.profile, measured))
 
 
 def told_at(running_at: float) -> float:
-    """Return when the first minute is over that counts of an attempt; both in Unix seconds."""
+    """Return when the first minute of an attempt that counts is over; both times in Unix seconds."""
     return (math.ceil((running_at + WARM_UP_SECONDS) / MINUTE_SECONDS) + 1) * MINUTE_SECONDS
 
 
 def measured_profile(
     utilisation_percent: float | None, memory_utilisation_percent: float | None, memory_bytes: float | None
 ) -> Profile:
-    """Return what devices reported; a figure that makes no sense is left out."""
+    """Return the profile that devices reported; a figure that makes no sense is left out."""
 
     def part(percent: float | None) -> float | None:
         return percent / 100 if percent is not None and 0 <= percent <= 100 else None
@@ -99,7 +100,7 @@ def measured_profile(
 
 
 def blended(known: Profile, newest: Profile) -> Profile:
-    """Return what is known when something newer was measured, figure by figure."""
+    """Return the known profile updated with a newer measurement, figure by figure."""
     stages = known.stages or newest.stages
     if known.stages is not None and newest.stages is not None:
         storage, gpu, network = map(_moved, known.stages, newest.stages)
@@ -115,14 +116,15 @@ def blended(known: Profile, newest: Profile) -> Profile:
 
 
 def stored_profile(values: Mapping[str, Any]) -> Profile:
-    """Return the profile that was stored by its fields, those left out that nothing is known of."""
+    """Return the profile that was stored by its fields; unknown fields were left out."""
     stages = values.get("stages")
     return Profile(**{**values, "stages": None if stages is None else tuple(stages)})
 
 
 def first_known(profiles: Iterable[Profile | None]) -> Profile | None:
-    """Return each figure from the first profile that has it: the job's own, then those like it; None if none
-    does.
+    """Return each figure from the first profile that has it, the job's own before those of similar jobs.
+
+    None if no profile has any figure.
     """
     known = [profile for profile in profiles if profile is not None]
     found = Profile(

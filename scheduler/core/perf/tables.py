@@ -1,15 +1,15 @@
-"""Tables of throughputs as text: read with every wrong line named, and written so that they are read back.
+"""Read tables of throughputs from text, naming every wrong line, and write tables that can be read back.
 
-Two layouts, distinguished by their content, both as `scheduler.simulation.throughputs` reads them too:
+There are two layouts, distinguished by their content; `scheduler.simulation.throughputs` reads them, too:
 
 - Our CSV: application, gpus, gpu_model, rate and, where measured, nodes (more than 1: spread) or other (the
   applications that share the GPUs, up to three, with a plus between them). Further columns are ignored.
 - Gavel's throughput JSON (stanford-futuredata/gavel, OSDI'20): GPU model (`*_unconsolidated`: spread) -> job
   type and gang size -> rate alone ("null") and rates beside others, [its own, the other's].
 
-Rates are in samples (or steps) a second of the gang, beside a partner too; what is kept of the latter is
-relative to the rate alone in the same table, and a gain counts as 1. A text that is not a valid name of an
-application is made one: "LM (batch size 5)" becomes LM-batch-size-5.
+Rates are in samples (or steps) a second of the gang, beside a partner, too. A rate beside a partner is stored
+relative to the rate alone in the same table, at most 1. A text that is not a valid name of an application is
+converted: "LM (batch size 5)" becomes LM-batch-size-5.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ _JOB_TYPE = re.compile(r"\('(.*)', (\d{1,9})\)")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong at one place, such as "line 17", and what would be right."""
+    """A mistake at one place, such as "line 17", and what would be right."""
 
     place: str
     problem: str
     expected: str = ""
 
 
-#: Application and setting; a line of a table says how fast it is.
+#: The application and setting of a line of a table.
 Key = tuple[str, Setting]
 
 
 @dataclass
 class Table:
-    """What a text says. `throughputs` is only good for use when there are no problems."""
+    """The content of a text. `throughputs` is valid only when there are no problems."""
 
     layout: str
-    #: Samples a second; relative to alone beside a partner.
+    #: Samples a second; beside a partner, relative to the rate alone.
     throughputs: dict[Key, float] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    #: Names as they stand in the text, where they had to be changed.
+    #: Original names from the text where they had to be changed.
     renamed: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, place: str, problem: str, expected: str = "") -> None:
@@ -73,7 +73,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line as it was written, not yet believed."""
+    """One line as it was written, not yet checked."""
 
     place: str
     application: Any
@@ -85,7 +85,7 @@ class _Line:
 
 
 def read_table(text: str) -> Table:
-    """Read a table in either layout; everything that is wrong is in its problems, nothing is raised."""
+    """Return the table read from either layout; its problems list every mistake, and nothing is raised."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         table = Table("gavel")
         lines = _gavel_lines(table, text.lstrip("\ufeff"))
@@ -169,7 +169,7 @@ def _gavel_pairs(
 
 
 def _take(table: Table, lines: Iterable[_Line]) -> None:
-    """Believe what can be believed. Rates alone come first: those beside partners are relative to them."""
+    """Add the valid lines to the table, rates alone first: those beside partners are relative to them."""
     shared: list[tuple[_Line, Key, float]] = []
     places: dict[Key, str] = {}
     for number, line in enumerate(lines):
@@ -223,7 +223,7 @@ def _key(table: Table, line: _Line) -> Key | None:
 
 
 def _application(table: Table, line: _Line, text: Any) -> str | None:
-    """Return a name that an application can have."""
+    """Return a valid name of an application."""
     written = str(text or "").strip()
     if _NAME.fullmatch(written):
         return written
@@ -282,9 +282,11 @@ class TableEntry:
 
 
 def write_csv(throughputs: Mapping[Key, TableEntry]) -> str:
-    """Return our CSV. Left out is what has no throughput alone and near to compare with, and what was both
-    spread and shared."""
-    # No name has anything in it that would have to be quoted.
+    """Return our CSV.
+
+    It leaves out throughputs without one alone and near to compare with, and those both spread and shared.
+    """
+    # No name contains anything that would need quoting.
     rows: list[tuple[object, ...]] = [CSV_COLUMNS]
     for (application, setting), throughput in _comparable(throughputs):
         alone = throughputs[application, setting._replace(partner="", spread=False)].value
@@ -296,7 +298,7 @@ def write_csv(throughputs: Mapping[Key, TableEntry]) -> str:
 
 
 def write_gavel(throughputs: Mapping[Key, TableEntry]) -> str:
-    """Return Gavel's JSON, models in lower case as there. Pairs that lack a side are left out."""
+    """Return Gavel's JSON, with models in lower case as there. Pairs that lack a side are left out."""
     document: dict[str, dict[str, dict[str, Any]]] = {}
     for (application, setting), throughput in sorted(throughputs.items()):
         if not setting.partner:
@@ -322,7 +324,7 @@ def _job_type(application: str, gpus: int) -> str:
 
 
 def _comparable(throughputs: Mapping[Key, TableEntry]) -> Iterator[tuple[Key, TableEntry]]:
-    """Yield those that can be compared with a positive one alone and near, or that are one; alone first."""
+    """Yield throughputs alone and near, and those comparable with a positive one; without partners first."""
     for (application, setting), throughput in sorted(
         throughputs.items(), key=lambda each: (each[0][1].partner != "", each)
     ):

@@ -1,19 +1,19 @@
-"""One throughput: how fast a job class is in one setting, the source, and how far that can be trusted.
+"""One throughput: how fast a job class is in one setting, its source, and how far it can be trusted.
 
 A *job class* is a tenant's application. A *setting* is where a gang of it runs, and with which partners: GPU
-model, GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside partners that
+model, GPUs in all, near (on as few nodes as possible) or spread over more, alone or beside partners that
 share all its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of
-the whole gang; beside partners it is relative to being alone within the same limit, 1 at most. A throughput
+the whole gang; beside partners it is relative to running alone within the same limit, 1 at most. A throughput
 of 0 means that the job class does not run there.
 
-Where there are several sources, the first of these stands:
+Where there are several sources, the first of these counts:
 
-1. corrected: a person said so, and is named;
+1. corrected: by a person, who is named;
 2. measured, by at least `ENOUGH_SAMPLES` windows;
-3. declared: the job's specification says so;
-4. measured, by fewer;
+3. declared: in the job's specification;
+4. measured, by fewer windows;
 5. estimated: from other settings of this job class, and from how other job classes compare (`completion`);
-6. assumed: as slow as the slowest of what is known. Where nothing at all is known, nothing is stated, and the
+6. assumed: as slow as the slowest of what is known. Where nothing is known, there is no throughput, and the
    job counts as equally fast on every model (`core.building_blocks.run_time`).
 
 Confidence is 1 for a correction, 0.5 for a declaration and 0 for an assumption. For a measurement it is
@@ -33,24 +33,24 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 
 #: From this many windows on, a measurement overrules what the user declared.
 ENOUGH_SAMPLES = 3
-#: How much the newest window counts, as Gavel's scheduler has it on a real cluster.
+#: The weight of the newest window, as in Gavel's scheduler on a real cluster.
 ALPHA = 0.5
-#: No gang does more samples a second.
+#: The most samples a second of a gang.
 HIGHEST = 1e12
-#: No two GPU models differ by more.
+#: The largest ratio of the speeds of two GPU models.
 LARGEST_RATIO = 1e6
-#: The confidence of what a user declared.
+#: The confidence of a throughput that a user declared.
 DECLARED_CONFIDENCE = 0.5
-#: Gangs whose speeds together are measured, at most: as many as Muri groups.
+#: The most gangs whose speeds together are measured: as many as Muri puts into a group.
 MOST_TOGETHER = 4
-#: What a gang does first is not measured: it loads and compiles.
+#: The start of a gang is not measured, because it loads and compiles.
 WARM_UP_SECONDS = 10.0
-#: For how long one value is measured.
+#: The length of one measurement.
 WINDOW_SECONDS = 60.0
 
 
 class Source(StrEnum):
-    """The source of a throughput, the one to be believed first."""
+    """The source of a throughput."""
 
     CORRECTED = "corrected"
     MEASURED = "measured"
@@ -60,14 +60,14 @@ class Source(StrEnum):
 
 
 class JobClass(NamedTuple):
-    """What runs alike: one tenant's application, or its jobs of one name where they state none."""
+    """Jobs that run alike: one tenant's application, or its jobs of one name where they state none."""
 
     tenant: str
     application: str
 
 
 def job_class_of(tenant: str, application: str, job_name: str) -> JobClass:
-    """Return the job class of a job; the colon keeps a job's name apart from every application's."""
+    """Return the job class of a job; a colon distinguishes the name of a job from that of an application."""
     return JobClass(tenant, application or f"name:{job_name}")
 
 
@@ -76,12 +76,12 @@ class Setting(NamedTuple):
 
     gpu_model: str
     gpus: int
-    #: On more nodes than needed.
+    #: Whether it runs on more nodes than needed.
     spread: bool = False
-    #: Application of the gang that shares all its GPUs, of several as `beside` has them; empty: it has them
-    #: alone.
+    #: The application of the gang that shares all its GPUs, or several joined by `beside`; empty if it has
+    #: them alone.
     partner: str = ""
-    #: What it may use of each GPU, in thousandths; below `WHOLE_GPU` it has parts.
+    #: How much it may use of each GPU, in thousandths; below `WHOLE_GPU` it has parts.
     gpu_limit: int = WHOLE_GPU
 
 
@@ -89,18 +89,18 @@ _AND = "+"
 
 
 def beside(applications: Iterable[str]) -> str:
-    """Return the partner of a setting for gangs of these applications, whichever order they come in."""
+    """Return the partner of a setting for gangs of these applications, in any order."""
     return _AND.join(sorted(applications))
 
 
 def partners_of(partner: str) -> tuple[str, ...]:
-    """Return the applications that `beside` made a partner of; no name of one has a plus in it."""
+    """Return the applications that `beside` joined; no name of an application contains a plus."""
     return tuple(partner.split(_AND)) if partner else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """A throughput with its origin. `samples`: windows that were measured, whatever the source."""
+    """A throughput with its source. `samples` is the number of measured windows, whatever the source."""
 
     value: float
     source: Source
@@ -132,7 +132,7 @@ class MovingAverage:
 
     @property
     def confidence(self) -> float:
-        """Between 0 and 1, as the text of this module says."""
+        """Return the confidence, between 0 and 1, as the docstring of this module defines it."""
         if not self.average > 0:
             return 0.0
         return self.samples / (self.samples + 2) / (1 + self.deviation / self.average)
@@ -140,13 +140,13 @@ class MovingAverage:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is on record for one setting."""
+    """The record of one setting."""
 
     corrected: float | None = None
     measured: MovingAverage | None = None
 
     def best(self, declared: float | None = None) -> Throughput | None:
-        """Return what is known here, in the order that the text of this module states; None: nothing."""
+        """Return the throughput from the best source, in the order of this module's docstring, or None."""
         measured = self.measured
         samples = measured.samples if measured else 0
         if self.corrected is not None:
@@ -159,7 +159,7 @@ class Entry:
 
 
 def problem_with(value: float, *, beside_partner: bool = False) -> str | None:
-    """Return what is wrong with a throughput; None when nothing is."""
+    """Return what is wrong with a throughput, or None."""
     if not math.isfinite(value):
         return f"{value} is not a finite number"
     if value < 0:
@@ -172,6 +172,6 @@ def problem_with(value: float, *, beside_partner: bool = False) -> str | None:
 
 
 def too_far_apart(values: list[float]) -> bool:
-    """Whether the largest is beyond belief beside the smallest; a 0 (it does not run) is left out."""
+    """Return whether the largest is implausible beside the smallest; a 0 (it does not run) is left out."""
     running = [value for value in values if value > 0]
     return bool(running) and max(running) > LARGEST_RATIO * min(running)

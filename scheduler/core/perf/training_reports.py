@@ -1,9 +1,9 @@
-"""What the progress lines of a job say of its epochs: how many with which batch size, and how long they took.
+"""Read a job's epochs from its progress lines: how many with each batch size, and how long they took.
 
-A line may say `epoch` (done so far, with parts), `epochs` (in all) and `batch_size`. What was done since the
-line before counts for the batch size of that line, and the time it took for the GPU model it ran on. An epoch
-that is lower than before (the job went on from a checkpoint) takes back what was done last. Values that make
-no sense are passed over: what was known stays. Time beside other jobs on the same GPUs counts like any other.
+A line may have `epoch` (done so far, with fractions), `epochs` (in all) and `batch_size`. The epochs since
+the line before count for the batch size of that line, and their time for the GPU model that ran them. An
+epoch lower than before (the job went on from a checkpoint) takes back the latest epochs. Values that make no
+sense are ignored, and what was known stays. Time beside other jobs on the same GPUs counts like any other.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.model.training import Regime, Training
 
-#: A job uses no more of them: reports of further batch sizes count for the one before.
+#: The most batch sizes of a job; reports of further ones count for the batch size before.
 MOST_BATCH_SIZES = 32
-#: Values above make no sense.
+#: Larger values make no sense.
 MOST_EPOCHS, LARGEST_BATCH_SIZE = 1e9, 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A progress line: of which attempt, when by its node's clock, on which GPU model, and what it says."""
+    """A progress line: its attempt, its time by the node's clock, its GPU model, and its values."""
 
     attempt: int
     sequence: int
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizeEpochs:
-    """The epochs done with one batch size, and by GPU model (epochs, seconds) that were timed."""
+    """The epochs done with one batch size, and those that were timed, as (epochs, seconds) by GPU model."""
 
     epochs: float = 0.0
     timed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class BatchSizeEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingReport:
-    """What is known after a line. `epochs` is 0 and `batch_size` is 0 until reported."""
+    """What is known after a line. `epochs` and `batch_size` are 0 until reported."""
 
     attempt: int = 0
     sequence: int = 0
@@ -52,7 +52,7 @@ class TrainingReport:
     seen: Mapping[int, BatchSizeEpochs] = field(default_factory=dict)
 
     def after(self, line: Line) -> TrainingReport:
-        """Return what is known after one more line; the same if it was counted or says nothing of epochs."""
+        """Return the report after one more line; unchanged if the line was counted or has no epochs."""
         epoch = line.values.get("epoch", math.nan)
         counted = (line.attempt, line.sequence) <= (self.attempt, self.sequence)
         if counted or not 0 <= epoch <= MOST_EPOCHS:
@@ -91,11 +91,11 @@ class TrainingReport:
         return BatchSizeEpochs(epochs=seen.epochs + epochs, timed=timed)
 
     def training(self, speeds: Mapping[str, float]) -> Training | None:
-        """Return the job's facts; None while it has not said how many epochs there are, or none was timed.
+        """Return the job's training facts; None until it has reported its epochs and one of them was timed.
 
-        `speeds` are those of the models, relative to the one on which the facts are to hold; one that is not
-        there, or 0, counts as 1. A batch size of which no epoch was timed is as fast as the nearest of which
-        one was.
+        `speeds` are those of the models, relative to the model for which the facts should hold; one that is
+        missing, or 0, counts as 1. A batch size without a timed epoch counts as being as fast as the nearest
+        batch size with one.
         """
         seconds = {size: _epoch_seconds(seen, speeds) for size, seen in self.seen.items()}
         known = {size: each for size, each in seconds.items() if each}
@@ -121,7 +121,7 @@ def _take_back(seen: dict[int, BatchSizeEpochs], epochs: float, present: int) ->
 
 
 def _epoch_seconds(seen: BatchSizeEpochs, speeds: Mapping[str, float]) -> float:
-    """Return how long an epoch takes on the model on which the facts are to hold; 0: none was timed."""
+    """Return how long an epoch takes on the model for which the facts should hold; 0 if none was timed."""
     epochs = sum([count for count, _ in seen.timed.values()])
     work = sum([seconds * (speeds.get(model) or 1.0) for model, (_, seconds) in seen.timed.items()])
     return work / epochs if epochs else 0.0

@@ -1,9 +1,9 @@
 """Step 1, admit: which jobs are considered in this round, and why the others are not.
 
 Jobs that run are always admitted, unless they are being cancelled or have used up their time. A tenant's
-quota is handed out to its jobs in a fixed order (those that run, then by priority and age), before any
-policy sees them: so no policy needs to know of quotas, and a small job cannot push a large one of the
-same tenant back for ever.
+quota is handed out to its jobs in a fixed order (running jobs first, then by priority and age), before any
+policy sees them. So no policy needs to know quotas, and a small job cannot push back a large one of the same
+tenant forever.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
 
 
 class Admission:
-    """The jobs to consider, the reasons to hold back others, and the allocations that end in any case."""
+    """The jobs to consider, the reasons for holding back others, and the allocations that end in any case."""
 
     def __init__(self, facts: Facts, only_starts: Callable[[VirtualCluster], bool] | None = None) -> None:
         """`only_starts`: whether the policy of a virtual cluster never makes room among its own jobs."""
         self._facts = facts
         self._only_starts = only_starts or (lambda _: False)
-        #: By virtual cluster asked about in this round: whether its policy makes room among its own jobs.
+        #: By virtual cluster, as far as needed in this round: whether its policy makes room among its own
+        #: jobs.
         self._makes_room: dict[str, bool] = {}
         self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
-        #: The feasibility once all loans have ended; None: nothing is lent.
+        #: The feasibility once all loans have ended; None if nothing is lent.
         self._after_loans = _after_loans(facts)
         #: Jobs whose stopping processes still count against a quota, with the tenant.
         self._ending_of: dict[JobId, str] = {}
@@ -54,15 +55,15 @@ class Admission:
         self._begins: list[tuple[float, JobId]] = []
         #: Tenants whose jobs want more than their quota; the order of their jobs depends on what is idle.
         self._crowded: set[str] = set()
-        #: What is idle as this round begins; None: not computed yet.
+        #: What is idle as this round begins; None until it is computed.
         self._idle_now: IdleNow | None = None
         self._arrays = ArrayLimits(facts)
         #: Jobs that only a quota or the limit of an array may hold back.
         self._considered: set[JobId] = set()
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
-        #: Jobs that ran as guaranteed ones and are too large for what is guaranteed now, with the reason:
-        #: until there is room again they are considered as opportunistic.
+        #: Jobs that ran as guaranteed and are too large for the present guarantee, with the reason. Until
+        #: there is room again, they are considered as opportunistic.
         self.outgrown: dict[JobId, Reason] = {}
         #: Allocation -> (cause, sentence for its jobs).
         self.endings: dict[AllocationId, tuple[str, str]] = {}
@@ -72,8 +73,9 @@ class Admission:
         self.giving_way: dict[AllocationId, str] = {}
 
     def refresh(self) -> set[JobId]:
-        """Check again the jobs that changed or whose instant has come, and the jobs that share a quota or an
-        array with them. Return the former, and the latter whose admission has changed.
+        """Check again jobs that changed or whose instant has come, and those with the same quota or array.
+
+        Return the former, and those of the latter whose admission has changed.
         """
         facts = self._facts
         self._makes_room.clear()
@@ -128,18 +130,18 @@ class Admission:
             if sharing is not None and len(sharing.jobs) > 1:
                 facts.changed_jobs.update(sharing.jobs)
         looked_at = set(facts.changed_jobs)
-        # A job that ended left its tenant more to hand out.
+        # An ended job leaves more of its tenant's quota to hand out.
         tenants = {
             known[number].tenant
             for known in (facts.jobs, self.admitted)
             for number in known.keys() & facts.changed_jobs
         }
         capped = {tenant for tenant in tenants & facts.tenants.keys() if facts.tenants[tenant].is_capped}
-        # Until then what it held was not to be handed out.
+        # What these jobs held could not be handed out until now.
         capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
         for tenant in capped | self._crowded:
             looked_at.update(facts.by_tenant.get(tenant, ()))
-        # Last, so that no job keeps a place of its array from an earlier round.
+        # This comes last, so that no job keeps a place of its array from an earlier round.
         return looked_at | self._arrays.siblings(looked_at)
 
     def _forget(self, jobs: Set[JobId]) -> None:
@@ -193,8 +195,9 @@ class Admission:
         return self._idle_now
 
     def _still_held(self, tenant: str) -> list[tuple[Job, str, Amounts]]:
-        """Return by job and model what stopping processes of a tenant still hold, beyond what their jobs are
-        already nominated for.
+        """Return what stopping processes of a tenant still hold, by job and model.
+
+        What their jobs are already nominated for is left out.
         """
         facts = self._facts
         found: list[tuple[Job, str, Amounts]] = []
@@ -234,7 +237,7 @@ class Admission:
         gone.
         """
         if job.reserved is not None:
-            job = replace(job, reserved=None)  # No reservation is for ever.
+            job = replace(job, reserved=None)  # No reservation lasts forever.
         never = self._feasibility.never_fits(job)
         if never is None or (self._after_loans is not None and self._after_loans.never_fits(job) is None):
             return None
@@ -270,9 +273,7 @@ class Admission:
         return tuple([each.budget_renewed_at or 0.0 for each in (tenant, limits) if each is not None])
 
     def _may_be_considered(self, job: Job) -> bool:
-        """Return whether a job may be considered; else record all reasons, or that its allocation must
-        end.
-        """
+        """Return whether a job may be considered; else record all reasons, or the end of its allocation."""
         current = self._facts.current.get(job.id)
         if current is None:
             never = self._never_fits(job)
@@ -304,13 +305,14 @@ class Admission:
         return current.allocation not in self.endings
 
     def _others_run_on(self, job: Job, current: Running) -> bool:
-        """Whether some job that shares its GPUs need not end now."""
+        """Return whether a job that shares its GPUs need not end now."""
         others = [self._facts.jobs[other] for other in current.jobs if other != job.id]
         return any([_ending(other, current, self._facts.frame.now) is None for other in others])
 
     def _note_return(self, job: Job, current: Running) -> None:
-        """End a job's allocation when a node under it returns to its serving pool, unless the gang can go on
-        with its other replicas: then it shrinks (`diff`).
+        """End a job's allocation when one of its nodes returns to its serving pool.
+
+        A gang that can continue with its other replicas shrinks instead (`diff`).
         """
         node = self._facts.returning_under(current)
         if node is None or current.is_nominated or current.allocation in self.endings:
@@ -323,7 +325,7 @@ class Admission:
             self._facts.changed_allocations.add(current.allocation)
 
     def _note_reserved(self, job: Job, current: Running) -> None:
-        """End a job's allocation when it is on nodes that are now reserved for others."""
+        """End a job's allocation if it is on nodes that are now reserved for others."""
         if current.allocation in self.endings:
             return
         known = [self._facts.jobs[each] for each in current.jobs if each in self._facts.jobs]
@@ -351,7 +353,7 @@ def _after_loans(facts: Facts) -> Feasibility | None:
 
 
 def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
-    """Return the cause and the sentence when what the job holds must end now."""
+    """Return the cause and the sentence if the job's allocation must end now, or None."""
     if job.cancelling:
         return "cancelled", "It was cancelled."
     limit = job.time_limit_seconds
@@ -361,16 +363,15 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
 
 
 def begins_later(job: Job, now: float) -> bool:
-    """Whether a job's specification lets it start only later; once it has started, the instant is a
-    back-off.
+    """Return whether a job's specification lets it start only later.
+
+    Once the job has started, the instant is that of a back-off.
     """
     return job.eligible_at > now and not job.attempts
 
 
 def _too_early(job: Job) -> Reason:
-    """Return the reason that states from when a job is considered: by its specification, or after a
-    failure.
-    """
+    """Return the reason that states when a job is considered: by its specification, or after a failure."""
     at, blocking = wording.instant(job.eligible_at), {"eligible_at": job.eligible_at}
     if job.attempts:
         message = f"It failed before and is tried again at {at}."
@@ -385,9 +386,9 @@ def _too_early(job: Job) -> Reason:
 
 
 def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
-    """Return every reason not to consider a job that does not run; `never`: why it can never run.
+    """Return every reason not to consider a job that does not run.
 
-    `borrows`: whether it would run on GPUs that are not guaranteed to it.
+    `never` is why it can never run; `borrows` is whether it would run on GPUs that are not guaranteed to it.
     """
     reasons = []
     if never is not None:

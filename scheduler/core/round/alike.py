@@ -1,4 +1,4 @@
-"""The number of alike jobs that a round needs to see; the others could not start in it."""
+"""The number of equal jobs that a round needs to see; further ones could not start in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEHIND_OWN = (
 
 
 def most_that_count(amounts: Amounts, gpus: int, quotas: Sequence[Quota]) -> int:
-    """Return how many gangs of these amounts can matter to one round, the earliest among alike ones.
+    """Return how many gangs of these amounts, the earliest of equal ones, can matter to one round.
 
     It is the number that the empty cluster holds, or that a quota of the tenant or user admits where that is
     more: each admitted job takes from every line of the quota that still has room for it.

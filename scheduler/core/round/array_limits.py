@@ -20,9 +20,7 @@ class ArrayLimits:
         self._taken: Counter[int] = Counter()
 
     def siblings(self, changed: Set[JobId]) -> set[JobId]:
-        """Return the tasks of all arrays of which a task changed, and forget which tasks were
-        given places.
-        """
+        """Return all tasks of arrays with a changed task, and forget which tasks were given places."""
         arrays = set()
         for number in changed:
             job = self._facts.jobs.get(number)
@@ -40,7 +38,7 @@ class ArrayLimits:
         return set().union(*[self._tasks[array] for array in arrays])
 
     def has_place(self, job: Job) -> bool:
-        """Whether its array lets a job be considered; a waiting task takes a place by this call."""
+        """Return whether a job's array lets it be considered; a waiting task takes a place by this call."""
         if job.array is None or self._has_gpus(job.id):
             return True
         if self._taken[job.array.number] >= job.array.at_most:
@@ -53,7 +51,7 @@ class ArrayLimits:
 
 
 def no_place(job: Job) -> Reason:
-    """Return the reason of a task for which its array has no place left."""
+    """Return the reason for a task whose array has no place left."""
     assert job.array is not None
     return Reason(
         code="array_limit",

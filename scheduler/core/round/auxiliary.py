@@ -38,7 +38,7 @@ Replicas = tuple[tuple[GpuId, ...], ...]
 def auxiliary_shares(
     facts: Facts, outcomes: Sequence[ViewOutcome], actions: Sequence[Action]
 ) -> dict[JobId, AuxiliaryShare]:
-    """Return by job what each of its replicas has once the actions are carried out."""
+    """Return the share of each replica once the actions are carried out, by job."""
     if not facts.automatic:
         return {}
     after = list(_after(facts, actions))
@@ -74,7 +74,7 @@ def auxiliary_shares(
 
 
 class _Placed(NamedTuple):
-    """Jobs that share GPUs, as a rule one."""
+    """Jobs that share GPUs; usually one."""
 
     jobs: tuple[JobId, ...]
     #: The node of each replica; None where its GPUs have left the inventory.
@@ -138,7 +138,7 @@ def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict
 
 
 def _in_order(outcomes: Sequence[ViewOutcome], placed: Mapping[JobId, object]) -> list[JobId]:
-    """Return the jobs as views and their policies rank them, then jobs that only stay, by number."""
+    """Return the jobs in the order of views and their policies, then jobs that only stay, by number."""
     granted = [job for outcome in outcomes for grant in outcome.decision.grants for job in grant.jobs]
     return [job for job in dict.fromkeys([*granted, *sorted(placed)]) if job in placed]
 
@@ -148,7 +148,7 @@ def _claims(
 ) -> Iterable[tuple[Claim, list[list[int]]]]:
     """Yield a claim for each task that leaves something to the platform, and its ranks by part.
 
-    `known`: a cache of replicas' best amounts, by the setting that many jobs share.
+    `known` is a cache of replicas' best amounts, by the setting that many jobs share.
     """
     first = 0
     for task in job.tasks:
@@ -169,7 +169,7 @@ def _claims(
                 best = known.get(task.auto)
                 if best is None:
                     best = known[task.auto] = best_of(task)
-                # On a node that does not state an amount, no replica has a share or a limit of it.
+                # If a node does not state an amount, its replicas have no share and no limit of it.
                 cpus, memory = [
                     amount if all([part.proportional[axis] for part in parts]) else 0.0
                     for axis, amount in enumerate(best)
@@ -179,8 +179,9 @@ def _claims(
 
 
 def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amounts:
-    """Return a node's CPUs and memory in proportion to a replica's GPUs; 0 for amounts that its task states
-    or that are unknown.
+    """Return the part of a node's CPUs and memory in proportion to a replica's GPUs.
+
+    It is 0 for amounts that the task states or that are unknown.
     """
     model, number = node
     fleet = facts.cluster.fleets[model]
@@ -195,7 +196,7 @@ def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amou
 
 
 def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
-    """Return why replicas have less than they are owed; empty: they have enough."""
+    """Return why replicas have less than they are owed; empty if they have enough."""
     short = [
         has < fair * _NOTICED and desired > 0 and has < desired * _NOTICED
         for has, fair, desired in zip(given, part.proportional, best, strict=True)

@@ -18,8 +18,9 @@ _WORDS = {
 
 
 def awaiting(awaits: Sequence[Awaited]) -> Iterator[Reason]:
-    """Yield the reasons of a job that waits for these: conditions that can no longer hold, those that still
-    may, and an earlier job of its name.
+    """Yield the reasons for a job that waits for other jobs.
+
+    They are conditions that can no longer hold, conditions that still may, and an earlier job of its name.
     """
     never = [each for each in awaits if each.is_never]
     if never:

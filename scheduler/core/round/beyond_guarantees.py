@@ -1,19 +1,19 @@
 """Elastic gangs of guaranteed jobs grow beyond the guarantee of their virtual cluster, into idle GPUs.
 
-GPUs within the guarantee are guaranteed. GPUs beyond it are opportunistic: its last replicas are a *surplus*
-(`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and they count against no
-guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims opportunistic jobs, the
-cheapest first; the gang then goes on with its other GPUs. Surpluses are given out when all views have been
-served, where the guarantee is used up and no job waits in the gang's own virtual cluster or for spare GPUs.
+GPUs within the guarantee are guaranteed. GPUs beyond it are opportunistic: the last replicas of a gang are a
+*surplus* (`Running.opportunistic_gpus`). The policy of its view sees the gang without them, and they count
+against no guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims opportunistic jobs,
+the cheapest first; the gang then continues with its other GPUs. Surpluses are given out after all views have
+been served, if the guarantee is used up and no job waits in the gang's own virtual cluster or for spare GPUs.
 They are given back when a waiting opportunistic job would fit in their place. While a gang has a surplus, its
-view does not enlarge it, since that would stop it for GPUs that it has already.
+view does not enlarge it, since that would stop it for GPUs that it already has.
 
 Where GPUs are divided by cells, the base of a gang is in cells of its virtual cluster, and its surplus on any
-hardware: its own cells count as used up when no further size of it fits there. A gang of fixed world has
-sizes that divide its replicas; its base goes on having the memory that it needs alone. A gang that must be
+hardware; its own cells count as used up when its next size does not fit there. A gang of fixed world size has
+sizes that divide its replicas; its base keeps the memory that it needs alone. A gang that must be
 consolidated grows around its own GPUs. A gang of a pinned cell runs nowhere else, and does not grow. As with
-any growth (`building_blocks.growing`), a gang that was started a moment ago does not grow. If a job's goodput
-is known, GPUs that make it faster by less than a twentieth are left to others.
+any growth (`building_blocks.growing`), a gang that has just started does not grow. If a job's goodput is
+known, GPUs that make it faster by less than a twentieth are left to others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.run_view import ViewOutcome, queue_of
 
-#: A gang that was started less than this ago does not grow: it may have to give a surplus back at once.
+#: A gang that started less than this ago does not grow, because it may have to give a surplus back at once.
 SETTLED_SECONDS = 300.0
 #: Growth that makes a job faster by less than this is not worth its restart.
 LEAST_GAIN = 1.05
@@ -42,9 +42,7 @@ LEAST_GAIN = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """The gangs that grow beyond their guarantee, and the capacity left after that, or after surpluses are
-    given back.
-    """
+    """The gangs that grow beyond their guarantee, and the capacity left after growing or giving back."""
 
     capacity: Capacity
     actions: tuple[Action, ...] = ()
@@ -167,14 +165,14 @@ def _around(job: Job, running: Running, left: Capacity) -> Capacity:
     near, fleet = cluster.group_around(running.gpus, rank), cluster.fleets[model]
     far = [(1 << len(gpus)) - 1 & ~near.get(node, 0) for node, gpus in enumerate(fleet.gpus)]
     left = left.fork()
-    # As if one holder had all the rest.
+    # One holder occupies all other nodes.
     rest = Holding(model, 0, tuple([Part(node, mask, 0.0, 0.0) for node, mask in enumerate(far)]))
     left.take(Fit(Placement(gpu_model=model, replicas=()), rest))
     return left
 
 
 def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
-    """Return the sizes, in GPUs, at which a gang is faster by enough, as far as its goodput is known."""
+    """Return the sizes, in GPUs, at which a gang gains enough speed, as far as its goodput is known."""
     model = goodput_model_of(job, running.gpu_model) if sizes else None
     if model is None:
         return list(sizes)
@@ -186,9 +184,9 @@ def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
 
 
 def _given_back(facts: Facts, spare: ViewOutcome, waiting: Sequence[JobId]) -> Capacity:
-    """Take surpluses back, those of the latest jobs first, until one that waits for spare GPUs fits.
+    """Take surpluses back, those of the latest jobs first, until a job that waits for spare GPUs fits.
 
-    That is the first job in the queue that can fit; it starts in the next round.
+    That job is the first in the queue that can fit; it starts in the next round.
     """
     left = spare.capacity
     surpluses = [

@@ -33,7 +33,7 @@ def decide(
 
 
 def decided_by(engine: RoundEngine, snapshot: Snapshot) -> tuple[Plan, float]:
-    """Return the next plan of an engine with the facts of the snapshot, and until when it stands."""
+    """Return the next plan of an engine with the facts of the snapshot, and until which instant it stands."""
     outcomes = engine.outcomes()
     plan = engine.plan(outcomes)
     served = [*engine.without_gpus, *outcomes]
@@ -41,7 +41,7 @@ def decided_by(engine: RoundEngine, snapshot: Snapshot) -> tuple[Plan, float]:
     for outcome in outcomes:
         queues[outcome.view.name] = queue_of(outcome)
     for outcome in engine.without_gpus:
-        # Jobs without GPUs come last: they are placed on what others leave.
+        # Jobs without GPUs come last, because they are placed on what others leave.
         queues[outcome.view.name] = queues.get(outcome.view.name, ()) + queue_of(outcome)
     plan = replace(
         plan,

@@ -30,12 +30,12 @@ def diff(
     downgraded: Mapping[AllocationId, Downgrade],
     growth: Sequence[Action] = (),
 ) -> tuple[Action, ...]:
-    """Return the actions of the round: first new placements, view by view, then jobs that stop without a new
-    place, then jobs whose guarantee lapses or returns where they stay. `growth`: the gangs that get idle GPUs
-    beyond their guarantee.
+    """Return the actions of the round.
 
-    Last come jobs that join running jobs, or leave them. Jobs that are not named stay as they are, including
-    jobs whose virtual cluster was deleted: no view of this round decides about them.
+    First come new placements, view by view; then jobs that stop without a new place; then jobs whose
+    guarantee lapses or returns where they stay; last, jobs that join running jobs, or leave them. All other
+    jobs stay as they are, including jobs whose virtual cluster was deleted: no view of this round decides
+    about them. `growth` has the gangs that get idle GPUs beyond their guarantee.
     """
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
     takers = _takers(placed)
@@ -91,7 +91,7 @@ def _joins(facts: Facts, outcomes: Sequence[ViewOutcome]) -> Iterable[Action]:
 
 
 def _partings(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]) -> Iterable[Action]:
-    """Yield the stops of jobs while others keep their GPUs: first those required, then their policy's."""
+    """Yield the stops of jobs while others keep their GPUs: first required ones, then those of policies."""
     words: dict[JobId, tuple[str, str]] = {}
     for outcome in outcomes:
         leaving = outcome.decision.leaves.keys() | admission.partings.keys()
@@ -209,7 +209,7 @@ def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) ->
 
 
 def _words_for(job: JobId, outcomes: Sequence[ViewOutcome]) -> str:
-    """Return why a policy makes a job wait now; empty: no policy states it."""
+    """Return why a policy makes a job wait now; empty if no policy states a reason."""
     said = [outcome.decision.reasons.get(job, ()) for outcome in outcomes]
     return next((reasons[0].message for reasons in said if reasons), "")
 
@@ -274,7 +274,7 @@ def _crowded_out(running: Running, facts: Facts, placed: Sequence[Action]) -> tu
 
 
 def _named(takers: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
-    """Return the jobs of actions, and how to call them."""
+    """Return the jobs of actions, and a name for them."""
     by = tuple(dict.fromkeys([job for action in takers for job in action.jobs]))
     clusters = wording.listed(sorted({action.virtual_cluster for action in takers}))
     kind = "guaranteed " if all(action.guaranteed for action in takers) else ""

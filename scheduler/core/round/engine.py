@@ -1,4 +1,4 @@
-"""Rounds that follow one another on the same facts, each at the cost of what changed since the last.
+"""Successive rounds on the same facts; the cost of each depends on what changed since the last.
 
 `decide()` runs one round of a new engine. The simulator keeps its engine: it puts events into `facts` and
 asks for the next round. A property test checks that both give the same plan.
@@ -238,7 +238,7 @@ class RoundEngine:
         )
 
 
-# What the whole cluster has to offer before any view was served.
+# What the whole cluster offers before any view was served.
 
 
 class Survey:

@@ -24,7 +24,7 @@ from scheduler.core.round.run_view import ViewOutcome
 
 Reasons = tuple[Reason, ...]
 
-#: Jobs in such an action leave their GPUs.
+#: Actions in which jobs leave their GPUs.
 _LEAVE = (ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE)
 _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
@@ -32,7 +32,7 @@ _TIERS = {tier: place for place, tier in enumerate(Tier)}
 def explain(
     facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome], actions: Sequence[Action]
 ) -> dict[JobId, Reasons]:
-    """Return the reasons of every job that waits, in the order of the jobs' ids."""
+    """Return the reasons of every waiting job, in the order of their ids."""
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
     placed: set[JobId] = set().union(*[outcome.kept for outcome in outcomes])
     nominated = [running for running in facts.nominated.values() if placed.issuperset(running.jobs)]
@@ -81,7 +81,7 @@ def _holders(facts: Facts) -> dict[GpuId, Running]:
 
 
 def _may_wait(placement: Placement, holders: Mapping[GpuId, Running]) -> bool:
-    """Whether other jobs may still hold part of this placement; few starts have to wait."""
+    """Return whether other jobs may still hold part of this placement; few starts have to wait."""
     return bool(placement.nodes) or not holders.keys().isdisjoint(placement.gpus)
 
 
@@ -99,7 +99,7 @@ def _granted(action: Action, placement: Placement) -> Running:
 
 
 def _waits_for_nodes(nominated: Running, facts: Facts, actions: Sequence[Action]) -> Reason | None:
-    """Return the reason of a job with replicas without GPUs whose CPUs or memory others still hold."""
+    """Return the reason for a job with replicas without GPUs whose CPUs or memory others still hold."""
     if not nominated.nodes:
         return None
     stopped = [action.allocation for action in actions if action.kind in _LEAVE]
@@ -119,7 +119,7 @@ def _waits_for_nodes(nominated: Running, facts: Facts, actions: Sequence[Action]
 
 
 def _waits_for(placement: Running, on: Mapping[GpuId, Running]) -> Reason | None:
-    """Return the reason of a job that is nominated for GPUs that others have not released yet."""
+    """Return the reason for a job nominated for GPUs that others have not released yet."""
     holders: dict[JobId, None] = {}
     count = 0
     for gpu in placement.gpus:
@@ -388,7 +388,7 @@ class _Shortages:
         return [job for running in found if running.gpu_model == model for job in running.jobs]
 
     def _broken_nodes(self, model: str) -> list[str]:
-        """Return the names of nodes with a GPU that must not be newly taken, or that are missing."""
+        """Return the names of nodes that are missing, or have a GPU that must not be newly taken."""
         fleet, layout = self._facts.cluster.fleets[model], self._facts.layout
         broken = {
             node.name
@@ -403,7 +403,7 @@ class _Shortages:
                 for leaf in chain.leaves
             }
             there = {node.name for node in fleet.nodes}
-            # Where a model is divided by cells, broken nodes in no cell cost no virtual cluster anything.
+            # If a model is divided by cells, broken nodes in no cell affect no virtual cluster.
             broken = (broken & declared if declared else broken) | (declared - there)
         return sorted(broken)
 
@@ -431,7 +431,7 @@ class _Shortages:
         )
 
     def _doomed(self, demand: Demand) -> list[str]:
-        """Return the broken nodes because of which the view cannot have all of its own cells."""
+        """Return the broken nodes that keep the view from having all of its own cells."""
         fleets = self._outcome.view.capacity.cluster.fleets
         models = [model for model in demand.models if self._has_cells(model)]
         lost = [model for model in models if fleets[model].total_usable < fleets[model].total]

@@ -1,7 +1,7 @@
 """The facts indexed for a round: where each job is, and which claims are still valid.
 
-Made from a snapshot, and then kept up to date by `put_*` and `drop_*` where many rounds follow one another,
-as in the simulator: the cost of a round then depends on what changed. Changes since the last round are
+They are made from a snapshot. Where many rounds follow one another, as in the simulator, `put_*` and `drop_*`
+keep them up to date, so that the cost of a round depends on what changed. Changes since the last round are
 recorded for steps that keep their own indexes.
 """
 
@@ -40,7 +40,7 @@ UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
 
 
 class Facts:
-    """What every step of a round looks up."""
+    """The facts that every step of a round looks up."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         #: Time, configuration and memory; jobs and allocations are below, where they can change.
@@ -53,34 +53,34 @@ class Facts:
             if node.loan is not None and node.loan.state == RETURNING
             for gpu in node.gpus
         }
-        #: The cells, where GPUs are divided by any.
+        #: The cells; None if no GPUs are divided by cells.
         self.layout = None if snapshot.cells is None else compiled(snapshot.cells)
         self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
         self.sharing = {vc.name: vc.sharing for vc in snapshot.virtual_clusters}
         self.jobs: dict[JobId, Job] = {}
         self.by_tenant: dict[str, dict[JobId, Job]] = {}
-        #: Jobs with tags or constraints between tags; and by tenant how many state constraints.
+        #: Jobs with tags or constraints between tags; and the number of jobs with constraints, by tenant.
         self.tagged: dict[JobId, Job] = {}
         self.constraining: Counter[str] = Counter()
         #: Jobs that leave CPUs or memory to the platform.
         self.automatic: dict[JobId, Job] = {}
-        #: Jobs that take CPUs and memory only.
+        #: Jobs that take only CPUs and memory.
         self.without_gpus: dict[JobId, Job] = {}
         self.running: dict[AllocationId, Running] = {}
-        #: By allocation: its holding without its surplus, which is beyond its virtual cluster's guarantee.
+        #: By allocation: its holding without the surplus, which is beyond its virtual cluster's guarantee.
         self.holdings: dict[AllocationId, Holding] = {}
         self.surpluses: dict[AllocationId, Holding] = {}
         #: What each job holds or is nominated for.
         self.current: dict[JobId, Running] = {}
-        #: The allocations that jobs have to leave and have not left yet.
+        #: The allocations that jobs have to leave but have not left yet.
         self.stopping: dict[JobId, Running] = {}
         #: Nominated allocations; below, those of them whose GPUs will not become available.
         self.nominated: dict[AllocationId, Running] = {}
         #: Nominated allocations with replicas without GPUs, which wait for CPUs and memory, too.
         self.nominated_on_nodes: set[AllocationId] = set()
         self.stale: frozenset[AllocationId] = frozenset()
-        #: Allocations whose guarantee lapses or returns in this round, and whether they then have one.
+        #: Allocations whose guarantee lapses or returns in this round, and whether they have one afterwards.
         self.regraded: dict[AllocationId, bool] = {}
         #: Opportunistic allocations that may not be reclaimed yet.
         self.shielded: set[AllocationId] = set()
@@ -95,7 +95,7 @@ class Facts:
     # Changes
 
     def turn_to(self, round_number: int, now: float, memory: Mapping[str, Memory]) -> None:
-        """Move on to another round."""
+        """Start another round."""
         self.frame = changed(self.frame, round_number=round_number, now=now, memory=memory)
 
     def put_job(self, job: Job) -> None:
@@ -149,7 +149,7 @@ class Facts:
         surplus = running.surplus
         if surplus is not None:
             holding = self.holding_on(self.cluster, surplus, whole=running)
-            # It is not held yet, or about to come free, so nothing can be reclaimed.
+            # Otherwise it is not held yet, or about to be free, so there is nothing to reclaim.
             lasts = running.phase == "held" and not running.stopping
             self.surpluses[running.allocation] = holding if lasts else replace(holding, evictable=False)
         by_job = self.stopping if running.stopping else self.current
@@ -185,7 +185,7 @@ class Facts:
         return True
 
     def shield(self, allocation: AllocationId, shielded: bool) -> None:
-        """Protect an opportunistic allocation from being reclaimed, or end that."""
+        """Protect an opportunistic allocation from being reclaimed, or end that protection."""
         if shielded == (allocation in self.shielded):
             return
         self.shielded.symmetric_difference_update([allocation])
@@ -206,7 +206,7 @@ class Facts:
         self.changed_jobs.update(running.jobs, running.leaving)
 
     def find_stale(self) -> None:
-        """Find nominated allocations whose GPUs will not come free: a job runs on, or a GPU is unusable."""
+        """Find nominated allocations whose GPUs will not be free: a job runs on, or a GPU is unusable."""
         stale: set[AllocationId] = set()
         if self.nominated:
             taken: set[GpuId] = set()
@@ -226,7 +226,7 @@ class Facts:
         self.stale = frozenset(stale)
 
     def parts(self, running: Running) -> Mapping[GpuId, GpuPart]:
-        """Return the GPUs of which an allocation has a part, with the parts."""
+        """Return the parts of GPUs that an allocation has, by GPU."""
         job = self.jobs.get(running.jobs[0])
         return job.parts_on(running.replicas) if job is not None and job.has_parts else {}
 
@@ -241,7 +241,7 @@ class Facts:
         return found
 
     def device_bytes(self, gpu: GpuId) -> int:
-        """Return the memory of a GPU; 0: unknown."""
+        """Return the memory of a GPU in bytes; 0 if it is unknown."""
         if gpu not in self.cluster.where:
             return 0
         model, node, mask = self.cluster.where[gpu]
@@ -253,14 +253,14 @@ class Facts:
         return len(running.gpus) if job is None else amount_of(job, len(running.gpus))
 
     def _take(self, running: Running, taken: set[GpuId], shared: dict[GpuId, Card]) -> None:
-        """Record what an allocation has."""
+        """Record the GPUs and parts of an allocation."""
         shares = self.shares(running)
         taken.update([gpu for gpu in running.gpus if gpu not in shares] if shares else running.gpus)
         for gpu, share in shares.items():
             shared[gpu] = (*shared.get(gpu, ()), share)
 
     def _can_have(self, running: Running, taken: Collection[GpuId], shared: Mapping[GpuId, Card]) -> bool:
-        """Whether an allocation's promised GPUs keep only jobs with which it shares them."""
+        """Return whether an allocation's promised GPUs keep only jobs that share them with it."""
         if any([gpu in taken for gpu in running.gpus]):
             return False
         shares = self.shares(running)
@@ -294,20 +294,18 @@ class Facts:
         return places.union([place for place in known if place is not None])
 
     def is_lasting(self, gpu: GpuId) -> bool:
-        """Whether new work of any length may start on the GPU: its node does not close either."""
+        """Whether new work of any length may start on the GPU: its node does not close, either."""
         if not self.is_usable(gpu):
             return False
         model, node, _ = self.cluster.where[gpu]
         return self.cluster.fleets[model].nodes[node].closes_at is None
 
     def is_divided(self, model: str) -> bool:
-        """Whether GPUs of a model are divided by cells; otherwise they are by counts."""
+        """Whether GPUs of a model are divided by cells, rather than by counts."""
         return self.layout is not None and model in self.layout.gpu_models
 
     def returning_under(self, running: Running) -> Node | None:
-        """Return the first node under an allocation that returns to its serving pool; None where none
-        does.
-        """
+        """Return the first node of an allocation that returns to its serving pool, or None."""
         if not self.returning:
             return None
         nodes = {gpu: self.returning[gpu] for gpu in running.gpus if gpu in self.returning}.values()
@@ -316,15 +314,15 @@ class Facts:
     def left_by_return(
         self, running: Running, placed: Iterable[Action] = ()
     ) -> tuple[tuple[GpuId, ...], ...] | None:
-        """Return the replicas with which a gang goes on when nodes under it return; None: it cannot.
+        """Return the replicas with which a gang continues when nodes of it return; None if it cannot.
 
-        `placed`: placements of this round, whose memory is no longer free.
+        `placed` has placements of this round, whose memory is no longer free.
         """
         job = self.jobs.get(running.jobs[0])
         if job is None or running.is_nominated or not self.is_live(running):
             return None
         left = kept_replicas(job, running, self.returning.keys())
-        # Nodes of serving pools are in no cell: only what it has beyond its cells may be on them.
+        # Nodes of serving pools are in no cell, so only what the gang has beyond its cells may be on them.
         in_cells = self.is_guaranteed(running) and self.is_divided(running.gpu_model)
         base = running.base.replicas
         if left is None or (in_cells and left[: len(base)] != base):
@@ -336,8 +334,10 @@ class Facts:
     def _has_memory_for(
         self, job: Job, running: Running, left: tuple[tuple[GpuId, ...], ...], placed: Iterable[Action]
     ) -> bool:
-        """Whether the remaining nodes have memory for the replicas that move there, which is the case of a
-        fixed world. All memory of other jobs counts, even if they are about to leave.
+        """Return whether the remaining nodes have memory for the replicas that move there.
+
+        Replicas move only if the world size is fixed. All memory of other jobs counts as used, even if they
+        are about to leave.
         """
         need = needs_held(job, sum(map(len, left)))[0]
         if need.memory_bytes <= needs_held(job, sum(map(len, running.replicas)))[0].memory_bytes:
@@ -363,7 +363,7 @@ class Facts:
         return all([bytes_lacking <= 0 for bytes_lacking in lacking.values()])
 
     def is_live(self, running: Running) -> bool:
-        """Whether the jobs of the allocation can keep it."""
+        """Return whether the jobs of the allocation can keep it."""
         return not running.stopping and running.allocation not in self.stale
 
     def is_guaranteed(self, running: Running) -> bool:
@@ -376,14 +376,14 @@ class Facts:
         return [*found, self.surpluses[allocation]] if allocation in self.surpluses else found
 
     def priority_of(self, jobs: Sequence[JobId]) -> int:
-        """Return the priority of jobs that share GPUs: the highest."""
+        """Return the priority of jobs that share GPUs: the highest of theirs."""
         known = [self.jobs[job].priority for job in jobs if job in self.jobs]
         return max(known) if known else 0
 
     def holding_on(self, cluster: Cluster, running: Running, whole: Running | None = None) -> Holding:
         """Return an allocation's holding on a cluster that has its GPUs, without its surplus.
 
-        `whole`: the allocation whose surplus `running` is.
+        `whole` is the allocation of which `running` is the surplus.
         """
         running = running.base
         units = (*running.jobs, *running.leaving) if running.leaving else running.jobs

@@ -28,7 +28,7 @@ from scheduler.core.round.facts import Facts
 
 @dataclass(frozen=True, slots=True)
 class NodeFragments:
-    """The idle GPUs of one node, and the expected unusable part of them, in GPUs."""
+    """The idle GPUs of one node, and how many of them are expected to be unusable."""
 
     name: str
     idle: float
@@ -37,10 +37,10 @@ class NodeFragments:
 
 @dataclass(frozen=True, slots=True)
 class KindFragments:
-    """What tasks of one kind cannot use of all that is idle, in GPUs."""
+    """How many of all idle GPUs tasks of one kind cannot use."""
 
     ask: Ask
-    #: Its part of all tasks, 0 to 1.
+    #: The part of all tasks that are of this kind, 0 to 1.
     frequency: float
     unusable: float
 
@@ -56,14 +56,14 @@ class ClusterFragments:
     causes: Mapping[Cause, float] = field(default_factory=dict)
     #: Kinds of tasks, the most frequent first; rare ones do not count in the average.
     kinds: tuple[KindFragments, ...] = ()
-    #: Nodes on which something is idle, the most fragmented first.
+    #: Nodes with idle GPUs, the most fragmented first.
     nodes: tuple[NodeFragments, ...] = ()
 
 
 def cluster_fragments(snapshot: Snapshot, workload: Iterable[TaskKind]) -> ClusterFragments:
     """Return how fragmented the idle GPUs are for tasks of a workload.
 
-    A GPU is idle if it may be newly taken and no job holds it; what a stopping job still holds is not idle.
+    A GPU is idle if it may be newly taken and no job holds it, not even a stopping one.
     """
     idle = dict(_idle_nodes(Facts(snapshot)))
     asks = asks_of(workload)

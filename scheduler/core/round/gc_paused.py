@@ -1,7 +1,7 @@
-"""Pauses Python's cyclic garbage collection while a round is decided.
+"""Pause Python's cyclic garbage collection while a round is decided.
 
-A round makes hundreds of thousands of objects, nearly all of which live until it ends. Full collections walk
-all of them and free nothing: a third of the time of a round over 10,000 GPUs in cells.
+A round makes hundreds of thousands of objects, nearly all of which live until it ends. Full collections
+traverse all of them and free nothing; they took a third of the time of a round over 10,000 GPUs in cells.
 """
 
 from __future__ import annotations

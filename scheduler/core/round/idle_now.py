@@ -1,4 +1,4 @@
-"""Counts, before any policy has decided, which jobs could have GPUs now; nothing is placed."""
+"""Count which jobs could have GPUs now, before any policy has decided; nothing is placed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class _Had:
         self.by_owner.setdefault(owner, {}).setdefault(priority, []).extend(replicas)
 
     def holders(self, model: str, facts: Facts, *, is_guaranteed: bool) -> Counter[GpuId]:
-        """Return how many allocations have each usable GPU, guaranteed or any: a GPU that comes free has
-        several.
+        """Return how many allocations, guaranteed or any, have each usable GPU.
+
+        A GPU that is about to be free has several.
         """
         if is_guaranteed not in self._holders:
             owners = [own for owner, own in self.by_owner.items() if owner or not is_guaranteed]
@@ -55,7 +56,7 @@ class IdleNow:
             had.add(owner, priority, running.replicas)
 
     def are_enough_for(self, job: Job) -> bool:
-        """Whether a waiting job might start without the end of any job with an equal or better claim."""
+        """Return whether a waiting job might start without ending a job with an equal or better claim."""
         if job.has_parts:
             # GPUs that are in use may have room for it.
             return True

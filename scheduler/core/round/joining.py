@@ -1,4 +1,4 @@
-"""Step 4, continued: jobs that join running ones without disturbing them."""
+"""Step 4, continued: let jobs join running ones without disturbing them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def joined(
 ) -> tuple[ViewOutcome, Capacity]:
     """Return the outcome with the jobs that can join as its policy asks, and what is left of the cluster.
 
-    A job waits if it finds no room, may not be there, or may not share. It also waits if it would join a
-    group that a job leaves in this round, by its policy or otherwise (`partings`): that job's memory is not
+    A job waits if there is no room, or if it may not be there or share. It also waits if another job leaves
+    the group in this round, by its policy or otherwise (`partings`), because the memory of that job is not
     free yet.
     """
     if not outcome.decision.joins:
@@ -41,8 +41,10 @@ def joined(
 
 
 def _may_share(guest: Job, running: Running, facts: Facts) -> bool:
-    """Whether a guest may share an allocation's GPUs: no elastic jobs, parts or tags, and the same
-    guarantee.
+    """Return whether a guest may share an allocation's GPUs.
+
+    It may if no job is elastic or has parts, tags or tag constraints, if all are guaranteed or none is, and
+    if no virtual cluster of theirs forbids sharing.
     """
     jobs = [guest, *[facts.jobs[job] for job in running.jobs]]
     return may_be_joined(running) and all(

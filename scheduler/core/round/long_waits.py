@@ -1,10 +1,10 @@
-"""A turn for the job that has waited longest, whatever the policy of its view prefers (decision 0072).
+"""Give the job that has waited longest a turn, whatever the policy of its view prefers (decision 0072).
 
 An operator bounds how long jobs of a virtual cluster wait (`VirtualCluster.longest_wait_seconds`). Once a job
 has waited for longer it is *due*. In each view one due job at a time has GPUs reserved: the one with the
 highest priority, then the longest wait, among those that would fit if the view were empty.
 
-- The job starts at once where it fits beside what runs, at the largest of its sizes that does.
+- The job starts at once if it fits beside the running jobs, at the largest of its sizes that fits.
 - Otherwise the policy decides first. Its decision stands if it starts the job, as a preemptive policy may.
 - Otherwise the policy decides again around a reservation. The reserved place is the one that comes free when
   the fewest of the oldest allocations of the view end, at the smallest of the job's sizes. A job that runs
@@ -58,7 +58,7 @@ class _Turn:
     job: Job
     grant: Grant
     holding: Holding
-    #: Its placement now; None: it has to wait for these to end.
+    #: Its placement now; None if it has to wait for these jobs to end.
     placement: Placement | None = None
     until: tuple[Unit, ...] = ()
 
@@ -79,7 +79,7 @@ class LongWaits:
         }
         #: (instant, job): when each waiting job is due.
         self._alarms: list[tuple[float, JobId]] = []
-        #: The jobs that were due when last checked, and since when.
+        #: The jobs that were due when last checked, and when each became due.
         self._due: dict[JobId, float] = {}
         #: The jobs whose turn began in this round, or goes on.
         self._served: set[JobId] = set()
@@ -100,7 +100,7 @@ class LongWaits:
             del self._due[number]
 
     def _due_at(self, number: JobId) -> float | None:
-        """Return when a job has waited for too long; None: it does not wait, or its wait has no bound."""
+        """Return when a job will have waited too long; None if it does not wait, or its wait has no bound."""
         job = self._admission.admitted.get(number)
         if job is None or number in self._facts.current or job.virtual_cluster not in self._bounds:
             return None
@@ -115,8 +115,9 @@ class LongWaits:
 
     @property
     def stands_until(self) -> float:
-        """The instant before which time alone changes nothing here; minus infinity: a job is due, or a turn
-        goes on.
+        """The instant before which time alone changes nothing here.
+
+        Minus infinity if a job is due, or a turn goes on.
         """
         if not self._bounds:
             return inf
@@ -127,7 +128,7 @@ class LongWaits:
         return inf if self.wake_at is None else self.wake_at - 2 * INSTANT_SECONDS
 
     def memory(self) -> Memory | None:
-        """Return the memory; None where there is none now and was none before."""
+        """Return the memory; None if it is empty now and was before."""
         if not self._served and not self._facts.frame.memory.get(LONG_WAITS, {}).get("served"):
             return None
         return {"served": sorted(self._served)}
@@ -183,9 +184,7 @@ class LongWaits:
         return outcome if turn.placement is not None else self._explained(outcome, turn, line)
 
     def _explained(self, outcome: ViewOutcome, turn: _Turn, line: Sequence[Job]) -> ViewOutcome:
-        """Return the outcome with reasons for the due job, and for the jobs behind it, on when its turn
-        comes.
-        """
+        """Return the outcome with reasons on when its turn comes, for the due job and those behind it."""
         view, left, job = outcome.view, outcome.capacity, turn.job
         placed = placed_by(outcome)
         ends = [_end(view.running[name], view) for unit in turn.until for name in unit]
@@ -255,7 +254,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
         for holding in line[:count]
         if holding.running is not None
         and holding.model == fit.holding.model
-        # If the guarantee is what is lacking, the end of any job helps.
+        # If the guarantee is what it lacks, the end of any job helps.
         and (
             capacity.account.limits is not None
             or any([masks.get(part.node, 0) & part.mask for part in holding.parts])
@@ -283,7 +282,7 @@ def _at_once(job: Job, size: int, view: View, plugins: Plugins) -> _Turn | None:
 
 
 def _tagged(turn: _Turn, view: View) -> Tagged | None:
-    """Return the jobs that constraints between tags concern, the job that starts now among them."""
+    """Return the jobs that constraints between tags concern, including the job that starts now."""
     if view.tagged is None or turn.placement is None or not view.tagged.concerns(turn.job):
         return view.tagged
     cluster = view.capacity.cluster
@@ -300,7 +299,7 @@ def _age(holding: Holding) -> tuple[bool, float, int]:
 
 
 def _undisturbed(decision: Decision, view: View, units: Iterable[Unit]) -> Decision:
-    """Return the decision without jobs that join allocations whose end is awaited."""
+    """Return the decision without jobs that join allocations whose end the due job awaits."""
     hosts = {job for unit in units for job in unit}
     if hosts.isdisjoint(decision.joins):
         return decision

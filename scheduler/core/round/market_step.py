@@ -102,7 +102,7 @@ def _waiting(outcome: ViewOutcome, facts: Facts) -> tuple[Want, ...]:
 
 
 def _line(action: MarketAction, facts: Facts, lender: str) -> LedgerLine:
-    """Return the ledger line of an action; `lender`: the lender of the offer that it is about, if any."""
+    """Return the ledger line of an action; `lender` is the lender of its offer, if it has one."""
     vc, rule = action.virtual_cluster, action.rule
     if action.lot is None:
         return LedgerLine(

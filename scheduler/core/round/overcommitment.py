@@ -3,7 +3,7 @@
 N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters",
 EuroSys 2021 (`perf.peaks`). As in Borg (A. Verma et al., EuroSys 2015, section 5.5) only what *guaranteed*
 jobs asked for and will not use is lent, and only to opportunistic jobs. So a guaranteed job never relies on
-what another job may reclaim: for it a node is as full as the sum of all requests there. Requests of
+what another job may reclaim: for it, a node is as full as the sum of all requests there. Requests of
 opportunistic jobs count in full.
 
 A part of each node, the *margin*, is not lent. If the jobs of a node use more than the node less its margin,
@@ -30,10 +30,10 @@ class _Stay(NamedTuple):
 
 
 def lent_parts(facts: Facts, gone: Collection[AllocationId]) -> list[tuple[str, Part]]:
-    """Return, by model, what each node lends to opportunistic jobs beyond what it has.
+    """Return what each node lends to opportunistic jobs beyond what it has, with its model.
 
-    `gone`: allocations that this round ends or lets lapse. The peak of the remaining jobs is at most as high,
-    so it suffices not to lend the requests of the others.
+    `gone` has the allocations that this round ends or lets lapse. The peak of the remaining jobs is at most
+    as high, so it suffices not to lend the requests of those that are gone.
     """
     found = []
     for peak, (model, number), stays in _peaks(facts):

@@ -1,4 +1,4 @@
-"""Quotas handed out to the jobs of one tenant, in order: its own, and those of its users."""
+"""Hand out quotas to the jobs of one tenant, in order: the tenant's own, and those of its users."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Left:
         self.is_crowded = False
 
     def holds(self, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]) -> bool:
-        """Whether all requests together fit, whatever the models."""
+        """Return whether all requests together fit, whatever the models."""
         quota, lines = self.quota, self.quota.lines
         asking = [job for job in jobs if quota.counts(job)] if quota.user else jobs
         held = [amounts for job, _, amounts in still_held if quota.counts(job)]
@@ -66,7 +66,7 @@ class _Left:
         )
 
     def models_with_room(self, models: Sequence[str], needs: Amounts) -> tuple[str, ...]:
-        """Return the models with room for a gang: none where CPUs or memory are lacking."""
+        """Return the models with room for a gang; none if CPUs or memory are lacking."""
         if any([needs.of(line) > self.left.get(line, math.inf) for line in (CPUS, MEMORY)]):
             return ()
         if not needs.gpus:
@@ -80,7 +80,7 @@ class _Left:
                 self.left[line] = exact(self.left[line] - amounts.of(line))
 
     def replicas_more(self, models: Sequence[str], each: Amounts) -> float:
-        """Return how many more such replicas fit."""
+        """Return how many more replicas of these amounts fit."""
         rooms = [
             math.floor(self.left[line] / each.of(line) + _ROUNDING)
             for line in (*models, ALL_MODELS, CPUS, MEMORY)
@@ -99,8 +99,8 @@ def hand_out(
     """Admit a tenant's jobs, in order, as far as its quotas go.
 
     Which model a waiting job will get is not known yet, so it counts against every model it may still use.
-    That can hold back a later job for a round or more, but can never exceed a quota. What is being stopped
-    (`still_held`, with its model) counts until its processes are gone.
+    That can hold back a later job for a round or more, but can never exceed a quota. Jobs that are being
+    stopped (`still_held`, with the model) count until their processes are gone.
     """
     parts = [_Left(quota) for quota in quotas]
     parts = [part for part in parts if not part.holds(jobs, still_held)]
@@ -132,7 +132,7 @@ def hand_out(
             narrows = models != accepted
         else:
             needs, models = counted(job, running, facts), (running.gpu_model,)
-            # It counts for its present model: if it must move, it stays on that model.
+            # A running job counts for its present model: if it must move, it stays on that model.
             narrows = any([part.quota.of_gpus.keys() - {ALL_MODELS} for part in own])
         if job.elastic is not None:
             size = int(needs.gpus)
@@ -162,7 +162,7 @@ def _share_rest(
     """Let elastic gangs grow as far as the quotas allow: all up to their own size, and then beyond it.
 
     Where a quota holds back jobs, no running gang grows into it, and GPUs that a gang has beyond its own size
-    are meant for these jobs: a policy that resizes takes them back; under any other they stay.
+    are meant for these jobs. A policy that resizes takes them back; under any other policy they stay.
     """
     for beyond_own_size in (False, True):
         for name in elastic:

@@ -1,7 +1,7 @@
 """Every policy and placer by name: ours, and those of installed packages.
 
-Adding one of ours is a file and a line here. A package from outside declares entry points of the groups
-`allotment.policies` and `allotment.placers`, whose names are the plug-ins' (docs/adding-a-policy.md).
+One of ours needs a file and a line here. An outside package declares entry points in the groups
+`allotment.policies` and `allotment.placers`, named after its plug-ins (docs/adding-a-policy.md).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _PLACERS: Mapping[str, type[Placer]] = {
 }
 
 
-#: For each plug-in that is installed and cannot be used: the reason.
+#: The reason for each installed plug-in that cannot be used.
 UNUSABLE: dict[str, str] = {}
 
 
@@ -116,7 +116,7 @@ def checked(name: str, plugin: object, method: str) -> Any:
 
 
 def with_installed(group: str, method: str, ours: Mapping[str, type[T]]) -> dict[str, type[T]]:
-    """Return ours and those that installed packages declare, ordered by name.
+    """Return our plug-ins and those that installed packages declare, ordered by name.
 
     A plug-in that cannot be loaded, or has a name of ours, is left out and named in `UNUSABLE`: a broken
     package must not stop the scheduler.
@@ -137,21 +137,21 @@ PLACERS = with_installed("allotment.placers", "place", _PLACERS)
 
 
 def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Policy:
-    """Return the policy of that name, or of "name:parameter=value,..." as `plugin_text` has it.
+    """Return the policy of that name, or of "name:parameter=value,..." (`plugin_text`).
 
-    The text is what people type, and what rounds stored by earlier versions hold. Raises UnknownPlugin for a
-    wrong name or parameter.
+    The text is what users type, and what earlier versions stored in rounds. Raises UnknownPlugin for a wrong
+    name or parameter.
     """
     return _make("policy", POLICIES, text, parameters or {})
 
 
 def only_starts(vc: VirtualCluster) -> bool:
-    """Whether the policy of a virtual cluster never stops, moves or joins a job for one that starts."""
+    """Return whether a virtual cluster's policy never stops, moves or joins a job for one that starts."""
     return declares("only_starts", vc.policy, vc.policy_parameters)
 
 
 def declares(what: str, policy: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether a policy declares a property of all its decisions; one that cannot be made declares none."""
+    """Return whether a policy declares a property of all its decisions; an invalid policy declares none."""
     try:
         return bool(getattr(make_policy(policy, parameters), what, False))
     except UnknownPlugin:
@@ -201,7 +201,7 @@ def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mappin
 
 
 def _checked(what: str, parameter: Field[Any], value: Any) -> Any:
-    """Return the value, one that is not of the kind of the parameter's default being refused."""
+    """Return the value; raise UnknownPlugin if it is not of the kind of the parameter's default."""
     default = parameter.default
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if default is MISSING or default is None:

@@ -1,9 +1,9 @@
 """Reservations of whole nodes: which jobs may be on them, and until when (decision 0090).
 
-From its start to its end only jobs that name a reservation and may use it are on its nodes. Before it begins
-the nodes are usable like others: opportunistic jobs run there and are stopped when it begins, and guaranteed
-ones start there if their time limits end by then. A job that names a reservation waits for its start and runs
-on its nodes alone. Once it has ended, or was cancelled, it has no effect.
+From the start of a reservation to its end, only jobs that name it and may use it are on its nodes. Before the
+start the nodes are usable like others: opportunistic jobs run there and are stopped at the start, and
+guaranteed jobs start there if their time limits end before it. A job that names a reservation waits for its
+start and runs only on its nodes. A reservation that has ended or was cancelled has no effect.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import Candidates, Job, JobId, Running, VirtualCluster
 from scheduler.core.round.facts import Facts
 
-#: The limit of a job whose virtual cluster is not known.
+#: The time limit of a job whose virtual cluster is unknown.
 UNKNOWN_LIMIT_SECONDS = 86_400.0
 
 
 def where(
     job: Job, reservations: Sequence[Reservation], now: float, lasts_seconds: float
 ) -> tuple[Candidates | None, float]:
-    """Return the nodes on which reservations let a job start (None: all), and when that changes by time
-    alone. `lasts_seconds`: its longest run time.
+    """Return the nodes on which reservations let a job start (None: all), and when time alone changes that.
+
+    `lasts_seconds` is the longest run time of the job.
     """
     only: tuple[str, ...] = ()
     avoid: list[str] = []
@@ -48,13 +49,13 @@ def where(
             if now > latest:
                 avoid.extend(each.nodes)
             else:
-                # At that instant itself it would just have ended.
+                # A job that starts exactly at that instant ends in time.
                 changes_at = min(changes_at, math.nextafter(latest, math.inf))
     return (Candidates(only=only, avoid=tuple(avoid)) if only or avoid else None), changes_at
 
 
 class Reservations:
-    """`Job.reserved` of the jobs of a round, kept up to date as jobs and time go on."""
+    """Keeps `Job.reserved` of the jobs of a round up to date as jobs change and time passes."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -86,7 +87,7 @@ class Reservations:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next job's nodes change by time alone; None: never."""
+        """When time alone next changes the nodes of a job; None if it never does."""
         while self._alarms and self._changes_at.get(self._alarms[0][1]) != self._alarms[0][0]:
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
@@ -100,7 +101,7 @@ def lasts_seconds(job: Job, virtual_cluster: VirtualCluster | None) -> float:
 
 
 def reservation_of(job: Job, facts: Facts) -> Reservation | None:
-    """Return the reservation that a job uses or waits for; None: none, or it is over."""
+    """Return the reservation that a job uses or waits for; None if there is none, or it is over."""
     if not job.reservation:
         return None
     now = facts.frame.now
@@ -108,7 +109,7 @@ def reservation_of(job: Job, facts: Facts) -> Reservation | None:
 
 
 def not_begun(job: Job, facts: Facts) -> Reason | None:
-    """Return why a job waits whose reservation has yet to begin; None: it does not."""
+    """Return the reason if a job waits for its reservation to begin, or None."""
     own = reservation_of(job, facts)
     if own is None or own.starts_at <= facts.frame.now:
         return None
@@ -122,7 +123,7 @@ def not_begun(job: Job, facts: Facts) -> Reason | None:
 
 
 def stopped_by(jobs: Sequence[Job], running: Running, facts: Facts) -> Reservation | None:
-    """Return the reservation whose nodes the jobs of an allocation have to leave now; None: none."""
+    """Return the reservation whose nodes the jobs of an allocation have to leave now, or None."""
     in_force = [each for each in facts.frame.reservations if each.is_in_force(facts.frame.now)]
     if not in_force:
         return None
@@ -141,7 +142,7 @@ def described(reservation: Reservation) -> str:
 
 
 def in_the_way(job: Job, demand: Demand, capacity: Capacity, facts: Facts) -> Reason | None:
-    """Return why a job waits that would have room without reservations; None: it would not."""
+    """Return the reason if a job that waits would have room without reservations, or None."""
     if job.reserved is None:
         return None
     elsewhere = replace(demand, candidates=candidates_of([replace(job, reserved=None)]))
@@ -149,7 +150,7 @@ def in_the_way(job: Job, demand: Demand, capacity: Capacity, facts: Facts) -> Re
 
 
 def waits_for_reserved(job: Job, demand: Demand, facts: Facts) -> Reason:
-    """Return the reason of a job that waits because reservations keep it from nodes."""
+    """Return the reason for a job that waits because reservations keep it from nodes."""
     own = reservation_of(job, facts)
     if own is not None:
         said, named = f"not on the nodes of its reservation {own.name}", [own]

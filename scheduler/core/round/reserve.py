@@ -6,8 +6,8 @@ holds, up to its guarantee. Counts do not guarantee *shapes*: eight GPUs may be 
 Either way GPUs of opportunistic jobs may be reclaimed. The spare view, which serves the opportunistic jobs of
 every virtual cluster, gets what the guaranteed views leave.
 
-The virtual cluster that uses the smallest part of its guarantee goes first, so that when failures leave less
-than is guaranteed, no virtual cluster gains from its name.
+The virtual cluster that uses the smallest part of its guarantee goes first. So when failures leave less than
+is guaranteed, no virtual cluster gains from its name.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class _Part:
     elastic: dict[JobId, Job] = field(default_factory=dict)
     pending: Pending = field(default_factory=dict)
     held: HeldGpus = field(default_factory=HeldGpus)
-    #: Orders that policies read in every round: of waiting jobs, and of jobs with GPUs.
+    #: The orders of waiting jobs and of jobs with GPUs, which policies read in every round.
     orders: KeptOrders = field(default_factory=KeptOrders)
-    #: Whether some job or allocation is out of order.
+    #: Whether a job or allocation is out of order.
     is_untidy: bool = False
 
     def put_job(self, job: Job) -> None:
@@ -70,9 +70,7 @@ class _Part:
         known[job.id] = job
 
     def tidy_up(self) -> None:
-        """Sort jobs and allocations by number, as in a view made from scratch: policies take equal ones in
-        this order.
-        """
+        """Sort jobs and allocations by number, as in a new view: policies take equal ones in this order."""
         if self.is_untidy:
             self.jobs, self.waiting, self.elastic = (
                 dict(sorted(known.items())) for known in (self.jobs, self.waiting, self.elastic)
@@ -163,8 +161,9 @@ class Reservation:
                 self._join(facts.running[allocation])
 
     def _outside_cells(self, job: Job, layout: Layout) -> Job:
-        """Return a guaranteed job as its view sees it: cells consist of GPUs, so a gang with replicas without
-        GPUs is limited to models divided by counts.
+        """Return a guaranteed job as its view sees it.
+
+        Cells consist of GPUs, so a gang with replicas without GPUs is limited to models divided by counts.
         """
         if all([task.gpus for task in job.tasks]):
             return job
@@ -172,7 +171,7 @@ class Reservation:
         return replace(job, gpu_models=tuple(models))
 
     def _view_for(self, job: Job, running: Running | None) -> str:
-        """Return the view that decides about a job: the spare view while its guarantee has lapsed."""
+        """Return the view that decides about a job; while its guarantee has lapsed, it is the spare view."""
         holds = (
             job.id not in self._admission.outgrown if running is None else self._facts.is_guaranteed(running)
         )
@@ -212,9 +211,7 @@ class Reservation:
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
     def guaranteed(self, vc: VirtualCluster, cluster: Capacity, lapsed: Mapping[Holding, int]) -> View:
-        """Return the view of a virtual cluster's guaranteed jobs; `lapsed`: its holdings whose guarantee has
-        lapsed.
-        """
+        """Return the view of a virtual cluster's guaranteed jobs; `lapsed` has its lapsed holdings."""
         limits = {model: vc.guaranteed.get(model, 0) for model in cluster.models}
         pending, held, common = self._still_there(vc.name, cluster)
         if self._binding is not None:
@@ -235,9 +232,7 @@ class Reservation:
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, HeldGpus, dict[str, Any]]:
-        """Return the holdings of the view's jobs that no earlier view has reclaimed, and the view's
-        fields.
-        """
+        """Return the holdings of the view's jobs that no earlier view reclaimed, and the view's fields."""
         part, frame = self._parts[name], self._facts.frame
         part.tidy_up()
         pending: Pending = part.pending
@@ -275,8 +270,9 @@ class Reservation:
 
 
 def _capped(job: Job, running: Running) -> Job:
-    """Return a job with GPUs beyond its guarantee as its view sees it: no larger than its guaranteed part, so
-    that the view does not restart it for GPUs that it has already.
+    """Return a job with GPUs beyond its guarantee as its view sees it: no larger than its guaranteed part.
+
+    Otherwise the view would restart it for GPUs that it already has.
     """
     gpus = len(running.base.gpus)
     return job if job.elastic is None else replace(job, elastic=(min(job.elastic[0], gpus), gpus))

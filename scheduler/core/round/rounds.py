@@ -1,4 +1,4 @@
-"""Consecutive rounds of a kept engine, at the cost of what changed since the last one."""
+"""Decide consecutive rounds with a kept engine, whose cost depends on what changed since the last one."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class _LastRound:
 class Rounds:
     """Decides snapshot after snapshot, each as `decide()` would.
 
-    The engine of the last round is kept as long as `take_in` can put all differences into it. It is not kept
+    The engine of the last round is kept as long as `take_in` can apply all differences to it. It is not kept
     while a round is decided, so an interrupted round leaves no trace.
 
-    Every `compared_every` rounds a new engine decides the snapshot as well; its plan is returned, and it
+    Every `compared_every` rounds a new engine decides the snapshot, too; its plan is returned, and it
     replaces the old engine. So an engine's growth is bounded by what comes and goes in between.
     """
 
     def __init__(self, compared_every: int) -> None:
         self._compared_every = compared_every
         self._kept: _LastRound | None = None
-        #: The first difference between the kept and a new engine in the last comparison; empty: none.
+        #: The first difference between the kept and the new engine in the last comparison; empty if none.
         self.difference = ""
 
     @gc_paused()
@@ -78,7 +78,7 @@ class Rounds:
             self.difference = f"it raised {error!r}"[:_MOST_CHARACTERS]
             right = _anew(snapshot, compute, overran, timekeeper)
         else:
-            # A policy's computing time does not follow from the snapshot, so then the next round is compared.
+            # A policy's computing time does not follow from the snapshot, so compare the next round instead.
             if not is_compared or kept.plan.overran:
                 self._kept = kept
                 return kept.plan
@@ -98,8 +98,9 @@ def _anew(
 
 @dataclass(slots=True)
 class _Answers:
-    """A Compute that reuses the answers of one plan for another plan of the same snapshot: computing twice
-    would take twice the time, which a round may not have.
+    """A Compute that reuses the answers of one plan for another plan of the same snapshot.
+
+    Computing twice would take twice the time, which a round may not have.
     """
 
     compute: Compute
@@ -142,7 +143,7 @@ class _Again:
 
 
 def first_difference(plan: Plan, right: Plan) -> str:
-    """Return the first difference of two plans; empty: there is none."""
+    """Return the first difference of two plans; empty if there is none."""
     for name in [each.name for each in fields(Plan)]:
         ours, other = getattr(plan, name), getattr(right, name)
         if ours != other:

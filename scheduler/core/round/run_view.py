@@ -20,9 +20,10 @@ from scheduler.core.model.snapshot import AllocationId, JobId, Memory, Running
 from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.round.registry import make_placer, make_policy
 
-#: Serve a view whose own policy or placer takes too long.
+#: The policy and placer that serve a view whose own take too long.
 CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
-#: The most times a policy decides in a round, each time without jobs whose tag constraints cannot be met.
+#: The most times that a policy decides in a round, each time without jobs whose tag constraints cannot be
+#: met.
 MOST_TIMES = 4
 
 
@@ -47,7 +48,7 @@ class Plugins:
         return make_placer(self.placer, self.placer_parameters)
 
 
-#: Replace plug-ins that take too long.
+#: These replace plug-ins that take too long.
 CHEAP = Plugins(policy=CHEAP_POLICY, policy_parameters={}, placer=CHEAP_PLACER, placer_parameters={})
 
 
@@ -60,7 +61,7 @@ class ViewOutcome:
     #: By position in the decision's grants.
     placements: Mapping[int, Placement]
     capacity: Capacity
-    #: Why the policy or the placer failed, if so.
+    #: Why the policy or the placer failed; empty if neither did.
     failure: str = ""
     #: Jobs that got cells without available hardware, and why.
     unbound: Mapping[JobId, Reason] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class ViewOutcome:
 
     @property
     def leaving(self) -> set[JobId]:
-        """The jobs of the view that do not keep their GPUs or nomination."""
+        """The jobs of the view that lose their GPUs or nomination."""
         return {job for running in self.dropped for job in running.jobs}.union(self.decision.leaves)
 
     @property
@@ -90,7 +91,7 @@ class ViewOutcome:
 def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
     """Let the view's policy and placer decide; if they fail, its jobs keep what they have.
 
-    If one of them takes too long, or is known to (`overran`: the reason), idle GPUs are handed out in order
+    If one of them takes too long, or is known to (`overran` is the reason), idle GPUs are handed out in order
     of submission, and the policy's memory stays unchanged for its next round.
     """
     try:
@@ -105,7 +106,7 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
         return replace(cheap, decision=decision, failure=cheap.failure or str(error), overran=True)
     except (PolicyError, UnknownPlugin) as error:
         return standstill(view, memory, str(error))
-    except Exception as error:  # Whatever else fails on the way from one to the other.
+    except Exception as error:  # Anything else that fails between the two.
         return standstill(view, memory, f"its decision could not be carried out: {error!r}")
     return ViewOutcome(view=view, decision=decision, placements=placed.placements, capacity=capacity)
 
@@ -113,8 +114,8 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
 def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
     """Return what the policy and the placer decide, and what that leaves.
 
-    A job whose hard tag constraint cannot be met would get GPUs for nothing, so the policy decides again
-    without it.
+    A job whose hard tag constraint cannot be met would get GPUs that it cannot use, so the policy decides
+    again without it.
     """
     policy, placer = plugins.made_policy, plugins.made_placer
     if not view.jobs and not memory and getattr(policy, "by_arrival", False):
@@ -172,9 +173,7 @@ def around_pinned(view: View, decision: Decision) -> Decision:
 
 
 def staying_together(view: View, decision: Decision, staying: Container[JobId]) -> Decision:
-    """Return the decision in which these jobs leave no job with which they share GPUs, and no job replaces
-    them.
-    """
+    """Return the decision changed so that these jobs keep sharing their GPUs, and no job replaces them."""
     refused = {job for job in decision.leaves if job in staying}
     if not refused:
         return decision
@@ -322,7 +321,7 @@ def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> 
 
 
 def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
-    """Raise PolicyError where the nodes that a grant names do not match that many equal replicas."""
+    """Raise PolicyError where the nodes that a grant names do not match as many equal replicas."""
     fleet = view.capacity.cluster.fleets.get(grant.gpu_model or "")
     known = {node.id for node in fleet.nodes} if fleet is not None else set()
     wrong = [node for node, replicas in grant.nodes if node not in known or replicas < 1]
@@ -346,7 +345,7 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
         offered = _offered(view, decision)
         placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
         if isinstance(placer, Consolidate) and view.tagged is None and _disturbed_no_one(offered, view):
-            # It settled each grant on this same capacity; doing so again would change nothing.
+            # The placer settled each grant on this same capacity; doing so again would change nothing.
             _check_limits(offered, view)
             return placed, offered
         return placed, settle_exactly(view, decision, placed.placements)
@@ -357,12 +356,12 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
 
 
 def _disturbed_no_one(capacity: Capacity, view: View) -> bool:
-    """Whether all of the view's own holdings stay, and no other holding has to leave."""
+    """Return whether all of the view's own holdings stay, and no other holding has to leave."""
     return not capacity.pending and len(capacity.dropped) == len(view.capacity.dropped)
 
 
 def _offered(view: View, decision: Decision) -> Capacity:
-    """Return a copy of the view's capacity in which running jobs that the decision does not name stay."""
+    """Return a copy of the view's capacity in which running jobs without a grant stay."""
     capacity = view.capacity.fork()
     if decision.keep_running:
         named = [job for grant in decision.grants for job in grant.jobs if job in view.running]

@@ -26,9 +26,9 @@ def stands_until(
     long_waits: LongWaits,
     plan: Plan,
 ) -> float:
-    """Return the instant until which a plan stands; minus infinity: unknown.
+    """Return the instant until which a plan stands; minus infinity if it is unknown.
 
-    `beside`: the outcomes for jobs without GPUs, whose placers may read anything.
+    `beside` has the outcomes for jobs without GPUs, whose placers may read anything.
     """
     if plan.actions or plan.degraded or plan.ledger or beside or facts.frame.lending is not None:
         return -inf

@@ -1,8 +1,8 @@
-"""Puts the differences of a later snapshot into the facts of a kept engine.
+"""Apply the differences of a later snapshot to the facts of a kept engine.
 
 Jobs and allocations are compared by value; equal ones stay the objects that the engine knows. Allocations
-affected by a change are put again, too, so that the facts are then as if made from the later snapshot. Any
-other difference needs a new engine, since indexes are built from it once.
+affected by a change are put again, too, so that the facts equal those made from the later snapshot. Any other
+difference needs a new engine, since indexes are built from it only once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class News(Enum):
 
 
 def take_in(facts: Facts, snapshot: Snapshot) -> News:
-    """Put the snapshot's differences into the facts; nothing, where a new engine is needed."""
+    """Apply the snapshot's differences to the facts; change nothing if a new engine is needed."""
     if not _goes_on(facts, snapshot):
         return News.TOO_MUCH
     before = facts.frame
@@ -49,11 +49,11 @@ def take_in(facts: Facts, snapshot: Snapshot) -> News:
 
 
 def _goes_on(facts: Facts, snapshot: Snapshot) -> bool:
-    """Whether an engine with these facts can go on with a snapshot."""
+    """Return whether an engine with these facts can continue with a snapshot."""
     frame = facts.frame
     if snapshot.round_number < frame.round_number or snapshot.now < frame.now:
         return False
-    # The victims on such nodes, or of predicted use, depend on all other jobs there.
+    # The victims on returning nodes, or of predicted use, depend on all other jobs there.
     if snapshot.peaks or any([node.loan and node.loan.state == RETURNING for node in snapshot.nodes]):
         return False
     if _FIXED(frame) != _FIXED(snapshot):
@@ -65,7 +65,7 @@ def _goes_on(facts: Facts, snapshot: Snapshot) -> bool:
 
 
 def _differs_by_budget(before: Tenant, after: Tenant) -> bool:
-    """Whether only budgets of a tenant and its users differ."""
+    """Return whether only budgets of a tenant and its users differ."""
     return _without_budget(before) == _without_budget(after)
 
 

@@ -1,4 +1,4 @@
-"""The places of jobs that tag constraints concern, while one view after the other is served."""
+"""The places of jobs that tag constraints concern, while one view after another is served."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ Nodes = Mapping[NodeId, int]
 
 
 class Whereabouts:
-    """The jobs that run as the round begins, and those that it places. A leaving job counts until it has
-    left.
-    """
+    """The jobs that run as the round begins, and those that it places; a leaving job counts until it left."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -36,7 +34,7 @@ class Whereabouts:
                     self.put([number], running.replicas)
 
     def shown_to(self, view: View) -> View:
-        """Return the view with the jobs that it does not schedule."""
+        """Return the view with the places of the jobs that it does not schedule."""
         if not self._tenants:
             return view
         elsewhere = [
@@ -64,9 +62,7 @@ class Whereabouts:
         return Counter([fleets[model].nodes[node].id for model, node, _ in places])
 
     def objection(self, jobs: Iterable[JobId], placement: Placement) -> Reason | None:
-        """Return why jobs may not be on the hardware of their cells: an upper bound would be broken; None:
-        they may.
-        """
+        """Return the reason if an upper bound keeps jobs from the hardware of their cells, or None."""
         for number in jobs:
             job = self._facts.tagged.get(number)
             if job is None or job.tenant not in self._tenants:
@@ -90,7 +86,7 @@ class Whereabouts:
     def _exceeds(
         self, job: Job, constraint: TagConstraint, nodes: Nodes, there: Mapping[JobId, Nodes]
     ) -> bool:
-        """Whether a job sees more others with a tag than its constraint allows."""
+        """Return whether a job would have more others with a tag near it than its constraint allows."""
         seen = Counter[object]()
         for number, on in there.items():
             other = self._facts.jobs[number]

@@ -1,11 +1,11 @@
-"""Jobs without GPUs: placed where CPUs and memory are left, beside the views.
+"""Place jobs without GPUs where CPUs and memory are left, beside the views.
 
 Policies divide GPUs, so they have nothing to decide about a job without GPUs: no policy sees or counts it.
 The jobs of a virtual cluster are served in the order of priority and submission, each by the placer of its
 virtual cluster, after the GPUs of the round are given out: a job that needs GPUs never waits for CPUs that
 were handed out in the same round. A job that fits nowhere is skipped.
 
-Guarantees are of GPUs. A guaranteed job without GPUs reclaims CPUs and memory from opportunistic jobs and is
+Guarantees cover GPUs. A guaranteed job without GPUs reclaims CPUs and memory from opportunistic jobs and is
 not stopped for others; an opportunistic one gives way to every guaranteed job that needs them.
 """
 
@@ -34,7 +34,7 @@ class WithoutGpus:
         self.outcomes: list[ViewOutcome] = []
 
     def guaranteed(self, cluster: Capacity) -> Capacity:
-        """Serve the guaranteed jobs on what guaranteed views leave; return what is left then."""
+        """Serve the guaranteed jobs from what guaranteed views leave; return what is left then."""
         self.outcomes = []
         jobs = [job for job in self._admitted() if job.guaranteed]
         for vc in self._facts.virtual_clusters.values() if jobs else ():
@@ -45,7 +45,7 @@ class WithoutGpus:
         return cluster
 
     def opportunistic(self, cluster: Capacity) -> Capacity:
-        """Serve the other jobs on what is left in the end; return what they leave."""
+        """Serve the other jobs from what is left in the end; return what they leave."""
         own = {job.id: job for job in self._admitted() if not job.guaranteed}
         if not own:
             return cluster
@@ -80,7 +80,7 @@ class WithoutGpus:
         return outcome.capacity
 
     def _stays(self, job: JobId, capacity: Capacity) -> bool:
-        """Whether a job keeps what it has or is promised, after all earlier jobs were served."""
+        """Return whether a job keeps what it has or is promised, after all earlier jobs were served."""
         running = self._facts.current.get(job)
         if running is None or not self._facts.is_live(running):
             return False

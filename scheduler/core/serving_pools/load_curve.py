@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DAY_SECONDS = 86_400
-#: More steps than any day has quarters of an hour.
+#: The most steps of a curve: one per quarter of an hour.
 MOST_STEPS = 96
 MOST_NODES = 1_000_000
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
@@ -30,7 +30,7 @@ class LoadCurve:
     def needed_at(self, instant: float) -> int:
         """Return the nodes needed at an instant (Unix seconds)."""
         seconds = [second for second, _ in self.steps]
-        # Of index -1 is the last step, which holds over midnight.
+        # Index -1 is the last step, which holds over midnight.
         return self.steps[bisect_right(seconds, instant % DAY_SECONDS) - 1][1]
 
     def next_step(self, instant: float) -> float:
@@ -41,9 +41,7 @@ class LoadCurve:
         return midnight + (later[0] if later else DAY_SECONDS + self.steps[0][0])
 
     def steps_within(self, instant: float, seconds: float) -> list[tuple[float, int]]:
-        """Return (instant, nodes needed from then on): what holds now, and the steps within
-        `seconds` ahead.
-        """
+        """Return (instant, nodes needed from then on) for now and for each step within `seconds`."""
         found, at = [(instant, self.needed_at(instant))], self.next_step(instant)
         end = instant + min(seconds, DAY_SECONDS)
         while at <= end:
@@ -53,9 +51,9 @@ class LoadCurve:
 
 
 def curve_of(times: Mapping[Any, Any]) -> LoadCurve:
-    """Return the curve that people write as times of day, {"08:00": 6, "20:00": 2}.
+    """Return the curve that users write as times of day, {"08:00": 6, "20:00": 2}.
 
-    Raises ValueError that says what is wrong with which entry, and what would be right.
+    Raises ValueError that names the entry, what is wrong with it, and what would be right.
     """
     if not isinstance(times, Mapping) or not 1 <= len(times) <= MOST_STEPS:
         raise ValueError(f'must have 1 to {MOST_STEPS} times of day in UTC, like {{"08:00": 6, "20:00": 2}}')

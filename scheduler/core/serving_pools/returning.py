@@ -1,15 +1,15 @@
-"""What becomes of jobs when nodes go back to their serving pool, and which nodes go back most cheaply.
+"""Choose the nodes that return to their serving pool most cheaply, and what happens to the jobs on them.
 
 J. Li et al., "Aryl: An Elastic Cluster Scheduler for Deep Learning", arXiv 2202.07896 (Lyra, EuroSys'23):
-nodes that are free come first, then those with flexible workers only, whose jobs shrink, then one after
-another the node of the least preemption cost: the sum over the jobs that it would preempt of one over the
-number of nodes that the job spans. A job that is preempted leaves all its nodes, so the others become
+free nodes come first, then nodes with only flexible workers, whose jobs shrink. Then comes the node with the
+least preemption cost, one after another. The cost is the sum, over the jobs that it would preempt, of one
+divided by the number of nodes that the job spans. A preempted job leaves all its nodes, so the others become
 cheaper. Deviations:
 
-- No worker is flexible by itself: a gang can do without its workers on a node if enough are left elsewhere,
-  what it gives up on nodes chosen before included.
-- Among nodes of equal cost those come first by which the least work is lost (seconds of a preemption times
-  GPUs), then those by which gangs shrink least.
+- No particular worker is flexible: a gang can do without its workers on a node if enough are left elsewhere,
+  after what it gives up on nodes chosen before.
+- Among nodes of equal cost, those that lose the least work (seconds of a preemption times GPUs) come first,
+  then those where gangs shrink least.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from scheduler.core.model.snapshot import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReturn:
-    """A node that goes back, and the jobs that this concerns beyond the nodes chosen before it."""
+    """A returning node, and the jobs that it affects beyond the nodes chosen before it."""
 
     node: NodeId
-    #: Jobs that stop and go on elsewhere, and those that go on with fewer workers.
+    #: Jobs that stop and resume elsewhere, and jobs that continue with fewer workers.
     preempts: tuple[JobId, ...] = ()
     shrinks: tuple[JobId, ...] = ()
 
@@ -45,9 +45,9 @@ class NodeReturn:
 def kept_replicas(
     job: Job, running: Running, leaving: Collection[GpuId]
 ) -> tuple[tuple[GpuId, ...], ...] | None:
-    """Return the replicas with which a gang goes on without these GPUs, as many as it can have.
+    """Return the replicas with which a gang continues without these GPUs, as many as possible.
 
-    None: its base demand is among them, or it shares GPUs with others; then it has to stop.
+    None where its base demand would be lost, or where it shares GPUs with others, so that it has to stop.
     """
     if job.elastic is None or len(running.jobs) > 1 or running.slice_seconds is not None:
         return None
@@ -60,10 +60,9 @@ def kept_replicas(
 def nodes_to_return(
     nodes: Sequence[Node], pool: str, count: int, jobs: Iterable[Job], running: Iterable[Running]
 ) -> tuple[NodeReturn, ...]:
-    """Return `count` of the nodes that the pool lends, all where there are fewer, in the order of their
-    choice.
+    """Return `count` of the nodes that the pool lends, or all if there are fewer, in the order of choice.
 
-    `nodes` and `running` are all of the cluster's; a job that is stopping already costs nothing.
+    `nodes` and `running` are those of the whole cluster. A job that is already stopping costs nothing.
     """
     stays = _Stays({job.id: job for job in jobs}, [held for held in running if not held.stopping], nodes)
     left = [node for node in nodes if is_lent_by(node, pool)]
@@ -84,14 +83,14 @@ class _Stays:
         node_of = {gpu: node for node, gpus in self._gpus.items() for gpu in gpus}
         #: By node: the allocations that are there and have not been stopped yet.
         self._there: dict[NodeId, dict[AllocationId, Running]] = {node.id: {} for node in nodes}
-        #: How many nodes each is on.
+        #: The number of nodes of each allocation.
         self._spans: dict[AllocationId, int] = {}
         for held in running:
             on = {node_of[gpu] for gpu in held.gpus if gpu in node_of}
             for node in on:
                 self._there[node][held.allocation] = held
             self._spans[held.allocation] = len(on)
-        # What goes back already counts as left.
+        # Allocations on nodes that already go back count as gone.
         self._leaving = {
             gpu for node in nodes if node.loan and node.loan.state == RETURNING for gpu in self._gpus[node.id]
         }
@@ -112,7 +111,7 @@ class _Stays:
         return round(preemptions, 9), lost, shrunk
 
     def give_back(self, node: Node) -> NodeReturn:
-        """Empty the node; return the jobs that this stops, and those it shrinks."""
+        """Empty the node; return the jobs that this stops, and the jobs that it shrinks."""
         preempts: list[JobId] = []
         shrinks: list[JobId] = []
         for held in list(self._there[node.id].values()):
@@ -131,12 +130,12 @@ class _Stays:
 
 
 def is_lent_by(node: Node, pool: str) -> bool:
-    """Whether a node is lent by a pool that has not asked it back."""
+    """Return whether a node is lent by the pool and has not been asked back."""
     return node.loan is not None and node.loan.pool == pool and node.loan.state == LENT
 
 
 def stop_instant(node: Node) -> float:
-    """Return when the jobs that are left on a returning node have to be stopped."""
+    """Return when the remaining jobs on a returning node have to be stopped."""
     assert node.loan is not None
     assert node.loan.stops_at is not None
     return node.loan.stops_at

@@ -1,7 +1,7 @@
-"""How many nodes a serving pool lends now, and how many it asks back.
+"""Decide how many nodes a serving pool lends now, and how many it asks back.
 
-A node that is needed at a step of the load curve is asked back earlier by the time that the return may take:
-the pool has it at the step. A node that will be needed within that time is not lent either.
+A node that a step of the load curve needs is asked back ahead of the step, by the time that the return may
+take, so that the pool has it at the step. For the same reason, a node needed within that time is not lent.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from scheduler.core.serving_pools.load_curve import LoadCurve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingPool:
-    """A pool of nodes that answer requests, and what it needs of them."""
+    """A pool of nodes that answer requests, and how many of them it needs."""
 
     name: str
-    #: How long a return takes at most.
+    #: The longest time that a return takes.
     return_seconds: float = 300.0
-    #: How many nodes it needs. None: nodes are lent and asked back by name only.
+    #: How many nodes it needs. If None, nodes are lent and asked back only by name.
     curve: LoadCurve | None = None
-    #: Of nodes that are lent by name for a time: when the pool has each back.
+    #: For nodes that are lent by name for a time: when the pool has each back.
     lent_until: Mapping[NodeId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steering:
-    """What is to be done so that a pool has the nodes that it needs, and no more."""
+    """The actions by which a pool gets the nodes that it needs, and no more."""
 
-    #: Nodes to lend, those first that were about to go back.
+    #: The nodes to lend; nodes that were about to go back come first.
     lend: tuple[NodeId, ...] = ()
-    #: How many of the lent nodes are asked back, to be there by that instant.
+    #: How many lent nodes are asked back, and when they must be there.
     ask_back: int = 0
     return_by: float = 0.0
 
 
 def steer(pool: ServingPool, nodes: Sequence[Node], now: float) -> Steering:
-    """Return what is to be done about the pool's nodes now."""
+    """Return what the pool should lend or ask back now."""
     if pool.curve is None:
         return Steering()
     states: dict[str, list[Node]] = {SERVING: [], LENT: [], RETURNING: []}
     for node in sorted(nodes, key=lambda node: node.id):
         if node.loan is not None and node.loan.pool == pool.name:
             states[node.loan.state].append(node)
-    # The node that returns last has most to gain from staying.
+    # The node with the latest return has the most to gain from staying.
     states[RETURNING].sort(key=lambda node: (-((node.loan and node.loan.return_by) or now), node.id))
     there = len(states[SERVING]) + len(states[RETURNING])
     ahead = pool.curve.steps_within(now, pool.return_seconds)
@@ -61,12 +61,13 @@ def steer(pool: ServingPool, nodes: Sequence[Node], now: float) -> Steering:
 
 
 def next_look(pool: ServingPool, now: float) -> float | None:
-    """Return the next instant at which steering may come to another answer though nothing happens to nodes:
-    at the next step, or earlier by the time that a return may take; None: never.
+    """Return the next instant at which steering may decide differently though no node changes, or None.
+
+    That is the next step, or earlier by the time that a return may take.
     """
     if pool.curve is None:
         return None
     step = pool.curve.next_step(now)
-    # The steps so far ahead that a return begins before them.
+    # A return for the first step beyond the time that a return takes begins that long before the step.
     later = pool.curve.next_step(now + min(pool.return_seconds, 86_400))
     return min([at for at in (step, later - pool.return_seconds) if at > now], default=step)

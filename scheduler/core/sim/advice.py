@@ -1,10 +1,10 @@
-"""Which cells should each virtual cluster get? The question that HiveD leaves to the operator.
+"""Advise which cells each virtual cluster should own, a question that HiveD leaves to the operator.
 
-Cells make it separable. A virtual cluster's queueing delay is at most that of its private cluster (sharing
-safety), whatever the others do: so every assignment that may suit it is tried privately, on the jobs that it
-really had. One is chosen for each, so that the sum of all delays is least and all together fit the hardware
-and the operator's demands. First a few assignments over the whole range are tried, then more around those
-chosen.
+Cells make the question separable. A virtual cluster's queueing delay is at most that of its private cluster
+(sharing safety), whatever the others do. So every assignment that may suit it is tried privately, on the jobs
+that it really had. Then one is chosen for each, so that the sum of all delays is least and all together fit
+the hardware and the operator's demands. First a few assignments over the whole range are tried, then more
+around the chosen ones.
 
 Every job counts once, whatever its size. A chosen assignment can run every job that today's can; a job that
 neither can run counts as waiting for the whole window.
@@ -31,7 +31,7 @@ from scheduler.core.sim.workload import Arrival
 
 
 class AdviceError(SchedulingError):
-    """The demands cannot be met; names every field that is wrong."""
+    """The demands cannot be met; the message names every wrong field."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -42,13 +42,14 @@ class AdviceError(SchedulingError):
 class Demands:
     """What the operator demands of the advice."""
 
-    #: Most GPUs of a model that all virtual clusters together may own.
+    #: The most GPUs of a model that all virtual clusters together may own.
     budget_gpus: Mapping[str, int] = field(default_factory=dict)
     #: By virtual cluster and type of cell: how many it must own, possibly as parts of larger cells.
     minimum: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    #: Virtual clusters to be left as they are.
+    #: Virtual clusters to leave as they are.
     keep: Collection[str] = ()
-    #: By model, of one GPU-hour. A model without a price costs nothing, and counts as 1 in comparisons.
+    #: The price of one GPU-hour by model. A model without a price costs nothing, and counts as 1 in
+    #: comparisons.
     price_per_gpu_hour: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -56,12 +57,12 @@ class Demands:
 class Effort:
     """How much is simulated."""
 
-    #: The newest jobs of each virtual cluster; older ones are left out.
+    #: The number of newest jobs of each virtual cluster; older ones are left out.
     jobs_of_each: int = 20_000
     #: The most simulated jobs in all trials together, as far as two assignments for each virtual cluster
     #: allow.
     simulated_jobs: int = 300_000
-    #: For each virtual cluster at first.
+    #: The number of assignments that are tried first for each virtual cluster.
     assignments: int = 12
     refinements: int = 5
 
@@ -73,9 +74,9 @@ class AssignmentChoice:
     virtual_cluster: str
     today: Evaluation
     advised: Evaluation
-    #: All that were tried, those with the fewest GPUs first.
+    #: All assignments that were tried, those with the fewest GPUs first.
     tried: tuple[Evaluation, ...]
-    #: Why it had to be kept; else empty.
+    #: Why today's had to be kept; empty otherwise.
     kept: str = ""
 
 
@@ -105,9 +106,9 @@ def advise(
 ) -> Advice:
     """Return the assignment of cells for each virtual cluster that makes its jobs wait least.
 
-    `facts`: those at the window's beginning, with an empty cluster; `base`: the hardware, and what virtual
-    clusters own today. The jobs of `history` that were submitted before the window come first and are not
-    counted. Raises AdviceError, and SpecificationError for a base that is wrong.
+    `facts` are those at the beginning of the window, with an empty cluster. `base` is the hardware, and what
+    virtual clusters own today. The jobs of `history` that were submitted before the window come first and are
+    not counted. Raises AdviceError, and SpecificationError for a wrong base.
     """
     return _Adviser(
         facts, compiled(base), history, demands or Demands(), window_seconds, rules, effort or Effort()
@@ -195,7 +196,7 @@ class _Adviser:
             for level in range(len(pool.free))
         }
         limits.update(self._demands.budget_gpus)
-        # Virtual clusters that are not in the facts keep their cells.
+        # Virtual clusters that are missing in the facts keep their cells.
         for vc in self._layout.owned.keys() - set(self._names):
             for limit, used in self._cells_used(self._today(vc)).items():
                 limits[limit] -= used
@@ -285,9 +286,7 @@ class _Adviser:
         return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
 
     def _worthy(self, vc: str, tried: Sequence[Evaluation]) -> list[Evaluation]:
-        """Leave out assignments that exclude more jobs than today's or, without cells today, than the best
-        one.
-        """
+        """Leave out assignments that exclude more jobs than today's or, without cells today, the best one."""
         today = self._evaluator.evaluate(vc, self._today(vc))
         shut_out = min([one.never for one in tried], default=0)
         if today.total_gpus:
@@ -312,9 +311,7 @@ class _Adviser:
         return is_new
 
     def _too_much(self, options: Sequence[Sequence[Option]]) -> list[Problem]:
-        """Return the limits that are exceeded even when each virtual cluster gets the least that was
-        considered.
-        """
+        """Return the limits that are exceeded even when each virtual cluster gets its smallest option."""
         paths = _paths(self._layout)
         problems = []
         for limit, most in self._limits.items():
@@ -366,7 +363,7 @@ def cells_by_path(layout: Layout, owned: Owned) -> dict[str, int]:
 
 
 def _paths(layout: Layout) -> dict[tuple[str, int], str]:
-    """Return the name of each type by chain and level, with the chain's where several chains have it."""
+    """Return the name of each type by chain and level, with the chain's name where several chains have it."""
     chains = layout.chains.values()
     return {
         (chain.name, level): kind

@@ -1,8 +1,8 @@
 """Sharing anomalies: jobs that waited longer here than in a private cluster of their virtual cluster.
 
 HiveD (OSDI'20, sections 2.2 and 5.1) compares queueing delays in a shared cluster with those of the same jobs
-in a private one. Here the guaranteed jobs of one virtual cluster are compared: opportunistic ones were
-guaranteed nothing. The delay is the time from submission to the first start, or to the end of observation.
+in a private one. Here the guaranteed jobs of one virtual cluster are compared, because opportunistic jobs
+have no guarantee. The delay is the time from submission to the first start, or to the end of observation.
 
 Under first-in-first-out without priorities, cells make the list of anomalies empty: each decision of the
 virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that count time
@@ -51,7 +51,7 @@ def private_run(
 ) -> Engine:
     """Let the jobs of a virtual cluster run in its private cluster, up to an instant or to their end.
 
-    `alone`: the facts of its private cluster at the beginning (`private_cluster`); only its guaranteed jobs
+    `alone` is the facts of its private cluster at the beginning (`private_cluster`). Only its guaranteed jobs
     in `arrivals` count.
     """
     own = [
@@ -89,7 +89,7 @@ def compare(
     until: float,
     tolerance_seconds: float,
 ) -> Comparison:
-    """Compare the delays of these jobs, all of the virtual cluster, as they are known at an instant.
+    """Compare the delays of these jobs, which are all of the virtual cluster, as known at an instant.
 
     Jobs that still waited then, or gave up waiting, count with the wait so far. A job missing in `private`
     could never run there.
@@ -139,18 +139,18 @@ def evidence_of(reasons: Sequence[Reason], round_number: int) -> Evidence:
 
 
 def cause_of(code: str) -> Cause:
-    """Return the cause that a decisive reason points at, by its code."""
+    """Return the cause that a decisive reason indicates, by its code."""
     return REASONS[code].cause if code in REASONS else Cause.OTHER
 
 
 def has_hard_affinity(job: Job) -> bool:
-    """Whether the job needs GPUs that are near to each other."""
+    """Return whether the job needs GPUs that are near to each other."""
     must_be_near = job.topology is not None and job.topology.required
     return must_be_near or any(task.gpus > 1 for task in job.tasks)
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Return the smallest value that at least that part of the values does not exceed; 0 for none."""
+    """Return the smallest value that at least that part of the values does not exceed; 0 for no values."""
     return sorted(values)[max(0, ceil(part * len(values)) - 1)] if values else 0.0
 
 

@@ -2,16 +2,16 @@
 
 The utility of a number of nodes is the sum of the jobs' speedups over one GPU under the best allocation of
 those nodes, divided by their GPUs: 1 where every GPU adds as much as a job's first one. It falls with the
-number of nodes, since jobs scale less than perfectly and are finite in number. While it is within bounds
-nothing changes. Else it becomes the number of nodes whose utility is nearest to the middle of the bounds,
-found by bisection. The bounds of the published code (petuum/adaptdl) are the default.
+number of nodes, since jobs scale less than perfectly and are finite in number. While the utility is within
+bounds, nothing changes. Otherwise the number of nodes becomes the one whose utility is nearest to the middle
+of the bounds, found by bisection. The default bounds are those of the published code (petuum/adaptdl).
 
-Deviations: the own search of policy `pollux` finds an allocation, whatever policy decides, for the jobs that
-wait and run, as if none had a place yet. The speed of jobs that are not elastic, and of those that were not
-measured, is in proportion to their GPUs. A job that gets no GPUs counts with the fewest that it needs, else
-GPUs that are idle because a gang is too large for them would argue for fewer nodes. There are always enough
-nodes for the largest job that fits on the maximum. Nodes are of one GPU model, come at once and are never
-lent by serving pools.
+Deviations: whatever policy decides, the search of policy `pollux` finds an allocation for the waiting and
+running jobs, as if none had a place yet. The speed of jobs that are not elastic or not measured is in
+proportion to their GPUs. A job that gets no GPUs counts with the fewest that it needs; otherwise GPUs that
+idle because a gang is too large for them would argue for fewer nodes. There are always enough nodes for the
+largest job that fits on the maximum. Nodes are of one GPU model, come at once and are never lent by serving
+pools.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IN_VAIN_SECONDS = 86_400.0
 
 
 class Scaled(Protocol):
-    """What autoscaling needs of the simulated cluster."""
+    """The parts of the simulated cluster that autoscaling needs."""
 
     round_engine: RoundEngine
 
@@ -52,18 +52,18 @@ class Scaled(Protocol):
 class Autoscaler:
     """Takes nodes out of service and puts them back, and counts the time for which each is in service.
 
-    A node that is to leave takes no new work, and its jobs go on elsewhere; it leaves once its GPUs are free.
-    All nodes are in service until the first look, which is at the beginning.
+    A node that should leave takes no new work, and its jobs go on elsewhere; it leaves once its GPUs are
+    free. All nodes are in service until the first check, at the beginning.
     """
 
     def __init__(self, cluster: Scaled, terms: Autoscaling, events: EventQueue) -> None:
         self._cluster, self._terms, self._events = cluster, terms, events
-        #: Nodes closed by autoscaling, and since when those that have left are out.
+        #: Nodes closed by autoscaling, and when each of those that have left did so.
         self._closed: set[NodeId] = set()
         self._out_since: dict[NodeId, float] = {}
         #: The (start, end) of the absences of nodes that have come back.
         self._absences: list[tuple[float, float]] = []
-        #: When something ran last.
+        #: When a job last ran.
         self._last_use = events.now
         events.schedule(events.now, self._look, repeats=True)
 
@@ -92,7 +92,7 @@ class Autoscaler:
         self._events.schedule(now + self._terms.every_seconds, self._look, repeats=True)
         for node in facts.frame.nodes:
             if node.id in self._closed and node.schedulable:
-                self._put_back([node.id])  # Somebody else has opened it.
+                self._put_back([node.id])  # Something else has opened it.
         nodes = self._in_order()
         rooms = [sum(gpu.healthy for gpu in node.gpus) for node in nodes]
         serving = sum(node.id not in self._closed for node in nodes)
@@ -111,8 +111,10 @@ class Autoscaler:
         return bool((opened or closed) and facts.jobs)
 
     def _in_order(self) -> list[Node]:
-        """Return the nodes that can serve, those that should stay before those that should go: with the most
-        GPUs in use first, and those that are closed last."""
+        """Return the nodes that can serve, those that should stay first.
+
+        Nodes with the most GPUs in use come first, and closed nodes last.
+        """
         facts = self._cluster.round_engine.facts
         held = self._held()
         able = [
@@ -168,8 +170,9 @@ def nodes_needed(
     jobs: Sequence[Job],
     running: Mapping[JobId, Running],
 ) -> int:
-    """Return how many nodes should be in service where `serving` are; `rooms` has the GPUs of all nodes,
-    first of those in service.
+    """Return how many nodes should be in service instead of `serving`.
+
+    `rooms` has the GPUs of all nodes, those in service first.
     """
     most = min(len(rooms), terms.max_nodes or len(rooms))
     least = min(terms.min_nodes, most)

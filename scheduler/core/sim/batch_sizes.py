@@ -1,4 +1,4 @@
-"""The batch sizes of a simulated job over its work, and the past of them, which a scheduler may see."""
+"""The batch sizes of a simulated job over its work, and the past ones, which a scheduler may see."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NOTHING_SECONDS = 1e-6
 
 
 class Schedule:
-    """The batch sizes of a job: `begun` is what was known at its beginning, `phases` what comes.
+    """The batch sizes of a job: `begun` is what was known at its beginning, `phases` is what will come.
 
-    Without phases it keeps the batch size that it has, and its epochs divide its work evenly.
+    Without phases the job keeps its batch size, and its epochs divide its work evenly.
     """
 
     def __init__(self, begun: Training, phases: Sequence[Phase], work_seconds: float) -> None:
@@ -38,7 +38,7 @@ class Schedule:
         into = done_seconds - (self._ends[present] - here.seconds)
         more[here.batch_size] += min(max(0.0, into / here.epoch_seconds), here.epochs)
         known = {regime.batch_size: regime for regime in begun.regimes}
-        # An unknown batch size is known once it was seen.
+        # A batch size becomes known once the job has used it.
         for phase in self._phases[: present + 1]:
             fresh = Regime(batch_size=phase.batch_size, epoch_seconds=phase.epoch_seconds)
             known.setdefault(phase.batch_size, fresh)
@@ -53,7 +53,7 @@ class Schedule:
         return Training(epochs=begun.epochs, batch_size=here.batch_size, regimes=tuple(regimes))
 
     def next_change(self, done_seconds: float) -> float | None:
-        """Return the work in seconds after which the batch size changes next; None: never again."""
+        """Return the work in seconds after which the batch size changes next; None if it never does."""
         present = self._present(done_seconds)
         if present is None:
             return None
@@ -69,9 +69,7 @@ class Schedule:
 
 
 def _as_now(begun: Training, work_seconds: float) -> tuple[Phase, ...]:
-    """Return the rest of a job that is known in the middle as one phase; none where the facts are
-    unusable.
-    """
+    """Return the rest of a job, from its known facts, as one phase; none where the facts are unusable."""
     left = begun.epochs - sum([regime.epochs for regime in begun.regimes])
     if not (0 < left < math.inf and 0 < work_seconds < math.inf):
         return ()

@@ -30,10 +30,10 @@ class _Balance:
 
 
 class BudgetMeter:
-    """Tenants' use and the rest of their budgets; `notify` is called for each budget that runs out or is
-    renewed.
+    """The use of tenants and the rest of their budgets.
 
-    It is called with the tenant's name, whether its budget is spent, and when it is renewed.
+    `notify` is called for each budget that runs out or is renewed, with the tenant's name, whether the budget
+    is spent, and when it is renewed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BudgetMeter:
                     events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
-        """Read new and changed budgets; known ones keep their rest."""
+        """Read new and changed budgets; unchanged ones keep their rest."""
         for tenant in tenants:
             known, budget = self._balances.get(tenant.name), tenant.budget
             if budget is None:
@@ -78,7 +78,7 @@ class BudgetMeter:
             self._reschedule(tenant, balance)
 
     def _hourly(self, tenant: str, budget: Budget) -> float:
-        """Return the present use in an hour."""
+        """Return the present use per hour."""
         used: Mapping[str, float] = self._gpus.get(tenant, {})
         return sum(
             [

@@ -37,7 +37,8 @@ def choose(
 ) -> tuple[int, ...] | None:
     """Return the index of the option chosen from each menu; None when no choice keeps all limits.
 
-    `slack_seconds` of delay beyond the least are given for a lower cost, besides `SLACK_PART` of it.
+    For a lower cost, the delay may exceed the least by `slack_seconds` or `SLACK_PART` of it, if that is
+    more.
     """
     if not menus:
         return ()

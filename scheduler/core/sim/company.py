@@ -1,9 +1,9 @@
 """Jobs that share GPUs: joining and leaving running jobs.
 
 The other jobs run on, at another speed. A job that has to leave keeps the GPUs until its checkpoint is
-written, and makes no progress meanwhile. How fast the jobs of an allocation are together is known at once.
-How fast three or four applications are together is known once it was measured, as in the live loop. Pairs are
-known beforehand, from the table of throughputs.
+written, and makes no progress meanwhile. The simulator knows at once how fast the jobs of an allocation are
+together. The scheduler knows it of three or four applications once it was measured, as in the live loop, and
+of pairs beforehand, from the table of throughputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Company:
-    """What happens among the jobs of one allocation."""
+    """Carries out joining and leaving among the jobs of one allocation."""
 
     def __init__(self, cluster: SimulatedCluster, events: EventQueue) -> None:
         self._cluster, self._events = cluster, events
@@ -69,7 +69,7 @@ class Company:
         self._release_later(running.allocation, running.leaving)
 
     def left_by(self, running: Running, jobs: Collection[JobId]) -> bool:
-        """Let the jobs that share these jobs' GPUs go on; return whether any still have them."""
+        """Let the jobs that share the GPUs of these jobs go on; return whether any job still has the GPUs."""
         staying = tuple([job for job in running.jobs if job not in jobs])
         leaving = tuple([job for job in running.leaving if job not in jobs])
         if staying:

@@ -19,7 +19,7 @@ class CostFor:
     #: One of OF_JOBS.
     name: str
     seconds: float
-    #: Empty: jobs of any kind.
+    #: The kind of jobs; empty for any kind.
     application: str = ""
     #: Gangs of this many GPUs or more.
     least_gpus: int = 0
@@ -37,8 +37,8 @@ class Costs:
     migration_seconds: float = 0.0
     #: Writing a checkpoint when it has to stop; it holds its GPUs for this time.
     checkpoint_seconds: float = 0.0
-    #: Between the checkpoints that a job writes by itself: the most work that a failure loses. None: it
-    #: writes none, and a failed attempt is repeated from its beginning.
+    #: The time between the checkpoints that a job writes unprompted: the most work that a failure loses. If
+    #: None, it writes none, and a failed attempt is repeated from its beginning.
     interval_seconds: float | None = None
     #: The cost to every other running job whenever a round starts, stops or moves one.
     event_seconds: float = 0.0
@@ -63,7 +63,7 @@ class Costs:
         return self.checkpoint_seconds + self.start_seconds + self.restore_seconds
 
     def kept_of(self, worked_seconds: float) -> float:
-        """Return how much of an attempt's work survives a failure: what its last checkpoint holds."""
+        """Return how much of an attempt's work survives a failure: the work up to its last checkpoint."""
         if self.interval_seconds is None:
             return 0.0
         return worked_seconds - worked_seconds % self.interval_seconds

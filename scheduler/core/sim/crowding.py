@@ -1,7 +1,7 @@
 """Interference between gangs over several nodes: gangs that share a node slow each other down.
 
-As the published simulator of Pollux has it (OSDI'21, section 5.3.2): a job over several nodes that shares a
-node with another such job is slower by a part; one on a single node neither suffers nor disturbs.
+As in the published simulator of Pollux (OSDI'21, section 5.3.2), a job over several nodes that shares a node
+with another such job is slower by a part. A job on a single node neither suffers nor disturbs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scheduler.core.model.snapshot import AllocationId
 
 
 class Crowding:
-    """Which gangs are over several nodes, and on which."""
+    """The gangs over several nodes, and the nodes of each."""
 
     def __init__(self, slowdown: float) -> None:
         self._slowdown = slowdown

@@ -1,4 +1,4 @@
-"""Jobs that wait for others, in virtual time; live it is `jobs.services.dependencies`."""
+"""Jobs that wait for others, in virtual time; the live counterpart is `jobs.services.dependencies`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Dependents:
             self._by_awaited[each.job].append(job.id)
 
     def started(self, job: JobId) -> bool:
-        """Let those go on that waited for it to start; return whether there are any."""
+        """Release the jobs that waited for this job to start; return whether there are any."""
         return job in self._by_awaited and self._happened(job, frozenset({STARTED}))
 
     def ended(self, job: JobId, *, well: bool) -> None:
-        """Let those go on that waited for it to end like this; the others wait for ever."""
+        """Release the jobs that waited for this job to end in this way; the others wait forever."""
         if job in self._by_awaited:
             self._happened(job, _WHEN_IT_SUCCEEDED if well else _WHEN_IT_FAILED)
 

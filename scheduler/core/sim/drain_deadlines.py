@@ -1,4 +1,4 @@
-"""Closing nodes: over time, rounds see which jobs would still run when a node closes."""
+"""Closing nodes: as time passes, rounds see which jobs would still run when a node closes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DrainDeadlines:
         assert node.closes_at is not None
         if limit > node.closes_at - self._events.now:
             return True
-        # At that very instant it would just have ended.
+        # A job that starts exactly at that instant would end in time.
         instant = math.nextafter(node.closes_at - limit, math.inf)
         if instant not in self._noted:
             self._noted.add(instant)

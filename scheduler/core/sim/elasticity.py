@@ -1,8 +1,8 @@
-"""What elasticity saves: the same jobs on the same cluster twice, once elastic and once each at its own size.
+"""Measure what elasticity saves: run the same jobs on one cluster twice, elastic and each at its own size.
 
-Both runs are simulated, by the same policies, and each job has the same work in both: what it does at its own
-number of GPUs. On other numbers its speed follows from its goodput facts (Pollux, OSDI'21, equation 6);
-without facts it is in proportion, as rounds assume.
+Both runs are simulated, by the same policies, and each job has the same work in both: what it does on its own
+number of GPUs. On other numbers its speed follows from its goodput facts (Pollux, OSDI'21, equation 6), or is
+in proportion where there are none, as rounds assume.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TooLongError(SchedulingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputSpeeds(Speeds):
-    """Speeds by the jobs' goodput facts, relative to each one's own size on as few nodes as can be.
+    """Speeds by the jobs' goodput facts, relative to each one's own size on as few nodes as possible.
 
     GPU models are assumed to be equally fast, as `Speeds` assumes without tables.
     """
@@ -78,7 +78,7 @@ class Savings:
     """The jobs that ended in both runs, elastic and rigid."""
 
     jobs: int
-    #: Those of them that are elastic.
+    #: How many of these jobs are elastic.
     elastic_jobs: int
     #: Jobs that did not end in one of the runs, such as those that the cluster can never run.
     left_out: int
@@ -95,7 +95,7 @@ def savings(
     restart_seconds: float = RESTART_SECONDS,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Savings:
-    """Run jobs twice on the cluster of `facts`, which has none yet, to their ends: as declared, and rigid.
+    """Run jobs twice to their ends, as declared and rigid, on the cluster of `facts`, which has no jobs yet.
 
     `is_over` is called after each round; raises TooLongError once it returns True.
     """
@@ -107,7 +107,7 @@ def savings(
     rigid = [replace(arrival, job=replace(arrival.job, elastic=None)) for arrival in given]
     runs = [_run(facts, jobs, rules, is_over) for jobs in (given, rigid)]
     both = [{record.id: record for record in run.records() if record.ended_at is not None} for run in runs]
-    # What can never run ends with no instant in either.
+    # A job that can never run has no end in either run.
     compared = sorted(both[0].keys() & both[1].keys())
     counted = elastic_jobs.intersection(compared)
     figures = [_figures(run, records, compared) for run, records in zip(runs, both, strict=True)]

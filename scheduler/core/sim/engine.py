@@ -52,9 +52,9 @@ class ScriptedEvent(Protocol):
 class Engine:
     """A cluster with its jobs, moved from event to event.
 
-    `facts`: the state at the beginning; its jobs need an entry in `truths`. The jobs of `arrivals` come
-    later. Ids of jobs must be unique over both. `on_round` is called with every plan before it is carried
-    out.
+    `facts` is the state at the beginning; its jobs need an entry in `truths`. The jobs of `arrivals` come
+    later. Ids of jobs must be unique over both. `on_round` is called with every plan before the plan is
+    carried out.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Engine:
         self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._events)
         self.node_use = NodeUse(lambda: self.round_engine.facts, self._cluster.progress, self._events)
         self._memory: dict[str, Memory] = dict(facts.memory)
-        #: Since when nothing runs, happens or starts, and whether only an event can end that.
+        #: The time since which nothing runs, happens or starts, and whether only an event can end that.
         self._rests_since, self._is_at_rest = math.inf, False
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
@@ -121,12 +121,12 @@ class Engine:
 
     @property
     def progress(self) -> Mapping[JobId, Progress]:
-        """Every job that has arrived."""
+        """The progress of every job that has arrived."""
         return self._cluster.progress
 
     @property
     def ended(self) -> int:
-        """Jobs that have arrived and will not run any more."""
+        """The number of jobs that have arrived and will not run any more."""
         return len(self.progress) - len(self.round_engine.facts.jobs)
 
     @property
@@ -153,7 +153,7 @@ class Engine:
     def run(self, until: Callable[[Engine], bool] = lambda engine: False) -> str:
         """Run until all jobs have ended, nothing can happen any more, or `until` returns True after a round.
 
-        Returns why jobs are left over; empty when none is.
+        Returns why jobs are left over; empty if none are.
         """
         self._advance(self.now)
         while True:
@@ -179,7 +179,7 @@ class Engine:
         return self.round_engine.facts.frame.round_seconds
 
     def _advance(self, instant: float) -> bool:
-        """Move to the first tick of the clock from that instant on, letting happen what happens by then.
+        """Move to the first tick of the clock at or after that instant, and run the events up to it.
 
         Returns whether anything happened: void ends of attempts that ended differently do not count.
         """
@@ -264,7 +264,7 @@ class Engine:
     # What happens
 
     def submit(self, job: Job, truth: Truth) -> bool:
-        """A job arrives."""
+        """Let a job arrive."""
         self._newcomers.append(job.id)
         self.node_use.is_told = self.node_use.is_told or bool(truth.use)
         self._cluster.submit(job, truth)
@@ -341,7 +341,7 @@ class Engine:
         return self._market
 
     def trade(self, mutation: Callable[[Market, Guarantees, float], Loan | None]) -> None:
-        """Do something in the market, given what virtual clusters own and the instant."""
+        """Apply a change to the market, given what virtual clusters own and the instant."""
         facts = owned(self.snapshot())
         own = Guarantees(gpus={vc.name: vc.guaranteed for vc in facts.virtual_clusters}, cells=facts.cells)
         loan = mutation(self.market, own, self.now)
@@ -365,13 +365,13 @@ class Engine:
                     self._events.schedule(instant, self._relend)
 
     def close_market(self) -> None:
-        """Let no new loan be made; loans end when they should."""
+        """Prevent new loans; existing ones end when they should."""
         if self._market is not None:
             self._market.close()
             self._relend()
 
     def _relend(self) -> bool:
-        """Let rounds know the market as it is now; guarantees are rebuilt only where they changed hands."""
+        """Show the present market to rounds; guarantees are rebuilt only where they changed hands."""
         facts = self.round_engine.facts
         known, lending = facts.frame.lending, self.market.at(self.now, self._round_seconds)
         if known is not None and active(lending.loans, self.now) == self._in_force:
@@ -398,7 +398,7 @@ class Engine:
 
 
 def _may_start(outcome: ViewOutcome) -> bool:
-    """Whether a waiting job of a view fits on what the view may use."""
+    """Return whether a waiting job of a view fits on what the view may use."""
     capacity, jobs = outcome.view.capacity, outcome.view.jobs.values()
     shapes = {shape_in(capacity.cluster, job): job for job in jobs}
     return any(

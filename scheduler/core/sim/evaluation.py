@@ -1,4 +1,4 @@
-"""Tries an assignment of cells: simulates the jobs that a virtual cluster had in its private cluster."""
+"""Try an assignment of cells: simulate the jobs of a virtual cluster in its private cluster."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from scheduler.core.sim.workload import Arrival
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The results of the jobs. The cluster has pinned cells, and models divided by counts, besides
-    `owned`.
-    """
+    """The results of the jobs on `owned`, pinned cells, and models divided by counts."""
 
     owned: Owned
     gpus: Mapping[str, int]
     jobs: int
-    #: Sum over the jobs; a job that never started counts with the whole window.
+    #: The sum over the jobs; a job that never started counts with the whole window.
     delay_seconds: float
     delay_mean_seconds: float
     delay_p95_seconds: float
-    #: Part of the GPU-time of the window that jobs held.
+    #: The part of the window's GPU-time that jobs held.
     utilisation: float
     #: Jobs that never started.
     never: int
@@ -40,7 +38,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Tries assignments, each once. `facts`: those of an idle cluster at the window's beginning."""
+    """Tries assignments, each once. `facts` are those of an idle cluster at the beginning of the window."""
 
     def __init__(
         self,
@@ -53,10 +51,10 @@ class Evaluator:
     ) -> None:
         self._facts, self._layout, self._rules = facts, layout, rules
         self._history, self._window = history, window_seconds
-        #: By virtual cluster: when its jobs begin, where not all of the window's are simulated.
+        #: By virtual cluster: when its first simulated job comes, if not all of the window's are simulated.
         self._since = since
         self._known: dict[tuple[str, Owned], Evaluation] = {}
-        #: Assignments tried, and jobs simulated for that.
+        #: The assignments tried, and the number of jobs simulated for them.
         self.simulated_jobs = 0
 
     @property

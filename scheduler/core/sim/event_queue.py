@@ -19,11 +19,11 @@ class EventQueue:
         self.now = now
         self._heap: list[tuple[float, int, Event, bool]] = []
         self._order = count()
-        #: The number of scheduled events, without those that repeat for ever.
+        #: The number of scheduled events, without those that repeat forever.
         self.finite = 0
 
     def schedule(self, instant: float, event: Event, *, repeats: bool = False) -> None:
-        """Schedule an event; `repeats`: it schedules itself again in any case."""
+        """Schedule an event; with `repeats` it always schedules itself again."""
         self.finite += not repeats
         heappush(self._heap, (instant, next(self._order), event, repeats))
 
@@ -45,5 +45,5 @@ class EventQueue:
 
 
 def nothing() -> bool:
-    """A round is due; nothing else happens."""
+    """An event after which a round is due, but nothing else happens."""
     return True

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureClass:
-    """A row of the table. `rtf_percent` is the part of all run time to failure."""
+    """A row of the table. `rtf_percent` is its part of all run time to failure."""
 
     name: str
     trials: int
@@ -96,7 +96,7 @@ class Failures:
         return strike if strike is not None and not strike.cause.is_deterministic else None
 
     def is_worth_retrying(self, failure: Failure, failures: int) -> bool:
-        """Whether a job that has failed `failures` times, this time by that, is tried again."""
+        """Return whether a job that has failed `failures` times, this time by `failure`, is tried again."""
         hopeless = self.classify and failure.cause.is_deterministic
         return not hopeless and failures <= self.retries
 

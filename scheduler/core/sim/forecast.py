@@ -1,17 +1,18 @@
-"""When will each waiting job start? The rounds to come, run ahead under each view's own policy and placer.
+"""Predict when each waiting job starts: run the coming rounds ahead under each view's own policy and placer.
 
 The present facts go through the simulator three times: once with every job using its whole time limit, once
-with each running as long as is expected, once as short as is likely (`run_times`). A job's expected start is
+with each running as long as expected, and once as short as is likely (`run_times`). A job's expected start is
 that of the second run; the earliest and the latest of the three are its interval. Longer run times do not
-always mean later starts (a backfilled job may slip in because another one runs longer), so the interval is
-that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
-starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
-nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model. What an
-elastic job gains from more GPUs, or loses with fewer, is what its goodput facts say (`goodput_speeds`). Nodes
-of serving pools come and go by the curves and until the instants that are given (`pools`); without these they
-stay where they are. Deadlines of nodes that are drained, budgets, trial runs (each as long as it may be) and
-the rules of the market do what they do in the live loop; where there is much trade, that of the next hours
-(`Bounds.loan_changes`).
+always mean later starts (a job may be backfilled because another one runs longer), so the interval is that of
+the three runs, not a bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so starts
+hours ahead come out some percent late.
+
+A forecast assumes that nothing is submitted, fails or is cancelled, that nodes do not fail, that starting and
+stopping cost no time, and that a job runs equally long on every GPU model. What an elastic job gains from
+more GPUs, or loses with fewer, follows from its goodput facts (`goodput_speeds`). Nodes of serving pools come
+and go by the given curves and instants (`pools`), and otherwise stay where they are. Deadlines of draining
+nodes, budgets, trial runs (each as long as allowed) and the rules of the market act as in the live loop;
+where there is much trade, only that of the next hours (`Bounds.loan_changes`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Truth
 
 DAY_SECONDS = 86_400.0
-#: The cost that Bounds.for_jobs keeps to.
+#: The most jobs times rounds that `Bounds.for_jobs` allows.
 _JOBS_TIMES_ROUNDS = 24_000
 
 #: Longer than any horizon.
@@ -53,9 +54,9 @@ class Bounds:
     horizon_seconds: float = 30 * DAY_SECONDS
     #: The most rounds in each of the three runs.
     rounds: int = 1_000
-    #: The first rounds of the expected run come as in the live loop. After them, each `rounds_to_double`
-    #: rounds double the interval: what is far ahead need not be known to the second. None: they never do. The
-    #: other two runs, which only bound the interval, get half of both.
+    #: This many first rounds of the expected run come as in the live loop. After them, the interval between
+    #: rounds doubles after every `rounds_to_double` rounds, because far ahead seconds do not matter; if that
+    #: is None, never. The other two runs, which only bound the interval of a start, get half of both.
     exact_rounds: int = 16
     rounds_to_double: int | None = 8
     #: After this many changes of guarantees by loans no new loan is made: each costs as much as several
@@ -71,7 +72,7 @@ class Bounds:
         )
 
     def doubles_after(self, rounds: int, kind: Assumption) -> bool:
-        """Whether the interval of rounds doubles after this number of them."""
+        """Return whether the interval between rounds doubles after this many rounds."""
         if self.rounds_to_double is None:
             return False
         parts = 1 if kind is Assumption.EXPECTED else 2
@@ -85,28 +86,28 @@ class Prediction:
     """When a waiting job starts. Instants are Unix seconds."""
 
     job: JobId
-    #: In its view's queue, 1 for the head; None when it starts at once or is not in a queue.
+    #: The place in its view's queue, 1 for the head; None when it starts at once or is not in a queue.
     position: int | None = None
-    #: None: see `why_not`.
+    #: None if there is no prediction (see `why_not`).
     starts_at: float | None = None
     earliest: float | None = None
-    #: None beside an expected start: after the horizon.
+    #: None beside an expected start if it is after the horizon.
     latest: float | None = None
-    #: Why no start can be named, as a sentence; else empty.
+    #: Why no start can be predicted, as a sentence; empty otherwise.
     why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The predictions for all waiting jobs that were asked for."""
+    """The predictions for all requested waiting jobs."""
 
     made_at: float
     round_number: int
     predictions: Mapping[JobId, Prediction]
     #: "if jobs run as long as ...": completes every prediction.
     assumption: str
-    #: Up to this instant rounds are those of the live loop; later starts are known to about a tenth of their
-    #: distance.
+    #: Up to this instant rounds are as frequent as in the live loop; later starts are known to about a tenth
+    #: of their distance.
     exact_until: float = float("inf")
     #: Rounds of the three runs together.
     rounds: int = 0
@@ -121,9 +122,9 @@ def forecast(
     pools: Sequence[ServingPool] = (),
     timekeeper: Timekeeper = untimed,
 ) -> Forecast:
-    """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`.
+    """Predict the start of the snapshot's waiting jobs, or only of those in `jobs`.
 
-    `pools`: how the serving pools lend their nodes, which are in the snapshot. `timekeeper`: as for
+    `pools` states how the serving pools lend their nodes, which are in the snapshot. `timekeeper` is that of
     `decide()`.
     """
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
@@ -191,9 +192,9 @@ class _Recorder:
             self.coarser.append((engine.now, facts.frame.round_seconds))
 
     def between_rounds(self, at: float, round_seconds: float) -> float:
-        """Return about when a start would have been, had rounds not been further apart than in the live loop.
+        """Return about when a start would have been if rounds were as frequent as in the live loop.
 
-        Its GPUs came free at some instant since the previous round: half an interval ago, on average.
+        Its GPUs became free at some instant since the previous round: half an interval ago, on average.
         """
         place = bisect_left(self.coarser, (at,)) - 1
         if place < 0:
@@ -202,7 +203,7 @@ class _Recorder:
         return max(since, at - (apart - round_seconds) / 2)
 
     def all_started(self, engine: Engine) -> bool:
-        # From the end, so that each job is checked only until it has started.
+        # Check from the end, so that each job is checked only until it has started.
         while self.left and engine.progress[self.left[-1]].first_started_at is not None:
             self.left.pop()
         return not self.left
@@ -239,7 +240,7 @@ class _Run:
         self.out_of_rounds = engine.rounds >= bounds.rounds
         self.out_of_time = engine.now >= self._ends_at
         self.positions, self.held = self._recorder.positions, self._recorder.held
-        #: Why those may not start that are held back in the last round.
+        #: Why the jobs held back in the last round may not start.
         self.held_at_end = {
             job: reasons[0].message for job, reasons in engine.round_engine.admission.held_back.items()
         }
@@ -303,7 +304,7 @@ def believed_speeds(facts: Snapshot) -> Speeds:
 def believed_truths(
     facts: Snapshot, speeds: Speeds, run_times: RunTimes, kind: Assumption
 ) -> dict[JobId, Truth]:
-    """Return the work of each job: as many seconds as it will run where it is."""
+    """Return the work of each job: the seconds that it will run where it is."""
     limits = {vc.name: vc.default_time_limit_seconds for vc in facts.virtual_clusters}
     current = {job: running for running in facts.running for job in running.jobs}
     node_of = {gpu.id: node.id for node in facts.nodes for gpu in node.gpus}
@@ -329,7 +330,7 @@ def believed_truths(
 
 
 def _without_strays(snapshot: Snapshot) -> Snapshot:
-    """Leave out allocations of jobs that are gone: their GPUs come free at once."""
+    """Leave out allocations of jobs that are gone, so that their GPUs are free at once."""
     known = {job.id for job in snapshot.jobs}
     if all(known.issuperset(running.jobs) for running in snapshot.running):
         return snapshot
@@ -339,7 +340,7 @@ def _without_strays(snapshot: Snapshot) -> Snapshot:
 
 
 def _without_far_loans(snapshot: Snapshot, most: int) -> Snapshot:
-    """Keep only the next few begins and ends of existing loans."""
+    """Keep only the next few beginnings and ends of existing loans."""
     lending, now = snapshot.lending, snapshot.now
     if lending is None:
         return snapshot

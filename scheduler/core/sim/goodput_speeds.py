@@ -2,9 +2,9 @@
 
 A forecast does not know the truth. It assumes that the goodput facts of a job hold to its end, at the best
 batch for the GPUs that it has. The rate of the job is the goodput there relative to that of its own gang,
-near to each other on the same GPU model. A job of fixed world keeps its batch, and its ranks share devices: d
-of W devices make d / W of its progress. The rate of every other job is as in `Speeds`: linear, where no table
-has it.
+near to each other on the same GPU model. A job of fixed world size keeps its batch, and its ranks share
+devices: d of W devices make d / W of its progress. The rate of every other job is as in `Speeds`: linear
+where no table has it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from scheduler.core.sim.speeds import Speeds
 
 
 def scales_by_facts(job: Job) -> bool:
-    """Whether the job's speed with more or fewer GPUs is known."""
+    """Return whether the job's speed with more or fewer GPUs is known."""
     is_known = job.goodput is not None or job.elastic_mode == FIXED_WORLD
     return job.elastic is not None and is_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputSpeeds(Speeds):
-    """Rates by the goodput facts of jobs, whose ids must each mean one job only."""
+    """Rates by the goodput facts of jobs. Each id must refer to only one job."""
 
-    #: By job, its own GPUs, GPU model, GPUs that it has, whether these are on several nodes.
+    #: By job, its own GPUs, GPU model, the GPUs that it has, and whether these are on several nodes.
     known: dict[tuple[JobId, int, str, int, bool], float | None] = field(default_factory=dict, repr=False)
 
     def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
-        """Return the seconds of work, as of the job's own gang, done in a second."""
+        """Return the seconds of work, measured for the job's own gang, done in a second."""
         if job.goodput is None or job.elastic is None or job.elastic_mode == FIXED_WORLD:
             return Speeds.alone(self, job, gpu_model, gpus, nodes)
         key = job.id, job.gpus, gpu_model, gpus, nodes > 1

@@ -47,7 +47,7 @@ class JobSteps:
         known = self._facts().jobs[job]
         self._facts().put_job(changed(known, attempts=known.attempts + 1))
         if self.dependents.started(job):
-            # The present round has decided without them.
+            # The present round has decided without the jobs that this one lets go on.
             self._events.schedule(self._events.now, nothing)
 
     def take_after(self, job: JobId, end: EndJob, failure: Failure | None = None) -> JobAfter:
@@ -77,7 +77,7 @@ class JobSteps:
         self._facts().put_job(gang)
 
     def _after_failure(self, job: JobId, failure: Failure | None) -> None:
-        """Retry a job that failed by itself, where its failure allows it."""
+        """Retry a job that failed, if its failure allows that."""
         progress, failures = self._progress[job], self._rules.failures
         progress.failures += failure is not None
         if failure is None or not failures.is_worth_retrying(failure, progress.failures):
@@ -108,7 +108,7 @@ class JobSteps:
         self._sampler.add_waiting(self._progress[job].job)
 
     def close(self, job: JobId, event: JobEvent) -> None:
-        """End a job that waits."""
+        """End a waiting job."""
         self._sampler.drop_waiting(self._progress[job].job)
         self._conclude(job, event)
 

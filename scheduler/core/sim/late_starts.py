@@ -1,6 +1,4 @@
-"""Watches a simulation for jobs that their private clusters would have started by now, and records the
-cause.
-"""
+"""Detect jobs in a simulation that their private clusters would have started by now, and record the cause."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from scheduler.core.sim.engine import Engine
 
 
 class LateStartDetector:
-    """Given the instants of private starts; collects evidence from the first round in which each is late."""
+    """Collects evidence from the first round in which each job is later than its given private start."""
 
     def __init__(self, private_starts: Mapping[JobId, float]) -> None:
         self.evidence: dict[JobId, Evidence] = {}
@@ -42,8 +40,8 @@ class LateStartDetector:
     def _ask(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan, late: set[JobId]) -> None:
         facts, admission = engine.round_engine.facts, engine.round_engine.admission
         views = {facts.jobs[job].virtual_cluster for job in late}
-        # Only these views are explained, with the last view for what it left: thousands may wait in the
-        # others.
+        # Explain only these views, and the last view for what it left, because thousands of jobs may wait in
+        # the others.
         last = outcomes[-1]
         chosen = [outcome for outcome in outcomes[:-1] if outcome.view.name in views]
         chosen.append(replace(last, view=replace(last.view, jobs={})))
@@ -52,13 +50,13 @@ class LateStartDetector:
             evidence = evidence_of(reasons.get(job, ()), engine.rounds)
             head = _head_before(reasons.get(job, ()))
             if head is not None:
-                # A job behind another waits for the same cause.
+                # A job behind another waits because of the same cause.
                 evidence = replace(evidence, cause=evidence_of(reasons.get(head, ()), engine.rounds).cause)
             self.evidence[job] = evidence
 
 
 def _head_before(reasons: Sequence[Reason]) -> JobId | None:
-    """Return the job behind which one waits, if that is why."""
+    """Return the job behind which a job waits, if that is the reason."""
     if not reasons or reasons[0].code != "behind_head":
         return None
     return next(iter(reasons[0].blocking.get("jobs", ())), None)

@@ -1,4 +1,4 @@
-"""Simulated jobs that report how their loss falls: along a curve of their own, by the work they have done."""
+"""Simulated jobs that report how their loss falls: along each one's curve, by the work that it has done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.workload import Truth
 
-#: The most losses of a job in the facts, spread evenly over its lines with the latest, as in the live loop.
+#: The most losses of a job in the facts: spread evenly over its lines, always with the latest, as live.
 MOST_LOSSES = 32
 
 
@@ -30,24 +30,24 @@ class LossReporter:
         self._lines: dict[JobId, float] = {}
 
     def add(self, job: Job, truth: Truth) -> None:
-        """A job comes."""
+        """Add a job that comes."""
         if truth.loss is not None:
             self._curves[job.id] = truth.loss
             self._losses[job.id] = list(job.losses)
 
     def begin(self, job: JobId) -> None:
-        """Its attempt begins."""
+        """Note that an attempt of the job begins."""
         if job in self._curves:
             self._lines[job] = self._events.now
             self._note(job)
 
     def end(self, job: JobId) -> None:
-        """Its attempt has ended."""
+        """Note that the job's attempt has ended."""
         if self._lines.pop(job, None) is not None:
             self._note(job)
 
     def report(self) -> None:
-        """Let the scheduler know what lines have come."""
+        """Pass the new lines to the scheduler."""
         for job, at in sorted(self._lines.items()):
             if self._events.now >= at + EVERY_SECONDS:
                 self._lines[job] = self._events.now

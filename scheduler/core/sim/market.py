@@ -39,7 +39,7 @@ class Transfer:
     payer: str
     payee: str
     amount: Millicredits
-    #: None: a grant.
+    #: None for a grant.
     loan: LoanId | None = None
 
 
@@ -67,7 +67,7 @@ class Market:
             balances={name: amount for name, amount in sorted(self.balances.items()) if name != BANK},
         )
 
-    # What people do; SchedulingError says what stands against it
+    # What people do; SchedulingError states what prevents it
 
     def make(self, offer: Offer, own: Guarantees, now: float) -> Offer:
         """Make an offer; its number is assigned here."""
@@ -118,11 +118,11 @@ class Market:
         self.offers.pop(number, None)
 
     def grant(self, virtual_cluster: str, amount: Millicredits, now: float) -> None:
-        """Let the bank give credits."""
+        """Give a virtual cluster credits from the bank."""
         self._pay(Transfer(at=now, payer=BANK, payee=virtual_cluster, amount=amount))
 
     def follow(self, rule: LendRule | BorrowRule) -> None:
-        """Let a virtual cluster have a rule from now on."""
+        """Add a rule that a virtual cluster follows from now on."""
         if isinstance(rule, LendRule):
             self.lend_rules.append(rule)
         else:

@@ -1,9 +1,9 @@
 """Assignments of cells that may suit a virtual cluster: what its jobs need, and how much of it.
 
-The shape follows from the jobs. A replica must be inside one cell, a gang with a required topology level too,
-so the largest of these determines how large cells have to be. For a number of GPUs, the largest such cells
-first is the best shape, since a cell can serve whatever its parts can. Only the number of GPUs in each chain
-is left to try.
+The shape follows from the jobs. A replica must be inside one cell, and so must a gang with a required
+topology level, so the largest of these determines how large cells have to be. For a given number of GPUs, the
+best shape is the largest such cells first, since a cell can serve whatever its parts can. Only the number of
+GPUs in each chain is left to try.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scheduler.core.cells.chains import Chain, Layout
 from scheduler.core.model.snapshot import Job
 from scheduler.core.sim.workload import Arrival
 
-#: Cells that are not pinned: (chain, level, how many), in that order.
+#: Cells that are not pinned: (chain, level, number), in that order.
 Owned = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wants:
-    """What the jobs of a virtual cluster want of one chain."""
+    """What the jobs of a virtual cluster need of one chain."""
 
     #: Levels of the smallest cells that serve some job, the largest of them last.
     levels: tuple[int, ...]
@@ -49,7 +49,7 @@ def level_for(job: Job, chain: Chain) -> int | None:
 
 
 def wants_of(arrivals: Sequence[Arrival], layout: Layout) -> dict[str, Wants]:
-    """Return the jobs' wants by chain; chains that serve none of them are left out."""
+    """Return what the jobs need by chain; chains that serve none of them are left out."""
     found = {}
     for name, chain in sorted(layout.chains.items()):
         levels: set[int] = set()
@@ -87,7 +87,7 @@ def _peak(arrivals: Iterable[Arrival]) -> int:
 
 
 def shaped(chain: Chain, block: int, gpus: int) -> Owned:
-    """Return `gpus` GPUs of a chain as cells, the largest first: up to that level, or up to nodes."""
+    """Return `gpus` GPUs of a chain as cells, the largest first: up to level `block`, or up to nodes."""
     found = []
     for level in range(max(block, chain.node_level), -1, -1):
         number, gpus = divmod(gpus, chain.sizes[level])
@@ -119,7 +119,7 @@ def coarse(layout: Layout, wants: Mapping[str, Wants], most: int) -> Iterator[Ow
 
 
 def _ladder(chain: Chain, want: Wants) -> list[int]:
-    """Return sizes in GPUs: whole blocks, ever further apart, up to the peak."""
+    """Return sizes in GPUs: whole blocks, with growing gaps, up to the peak."""
     block = chain.sizes[want.block]
     gpus, sizes = block, {want.least_gpus, max(want.peak_gpus, want.least_gpus)}
     while gpus < want.peak_gpus:
@@ -136,7 +136,7 @@ def _thinned(sizes: Sequence[int], least: int, most: int) -> list[int]:
     chosen = (
         enough if len(enough) <= most else [enough[n * (len(enough) - 1) // (most - 1)] for n in range(most)]
     )
-    # One smaller size, since the largest gang may be unable to run today, too.
+    # Add a smaller size, since the largest gang may be unable to run today, too.
     smaller = [size for size in sizes if size < least][-1:] if len(chosen) < most else []
     return [*smaller, *chosen]
 
@@ -172,7 +172,7 @@ def gpus_in(layout: Layout, owned: Owned, chain: str | None = None) -> int:
 
 
 def obtainable(layout: Layout, owned: Owned, chain: str, level: int) -> int:
-    """Return how many cells of a level these cells are or can be split into."""
+    """Return how many cells of a level these cells contain or can be split into."""
     sizes = layout.chains[chain].sizes
     return sum(
         sizes[higher] // sizes[level] * number

@@ -1,4 +1,4 @@
-"""Nodes that serving pools lend and take back, in virtual time, as operators and the beat do live."""
+"""Nodes that serving pools lend and take back, in virtual time; live, operators and scheduled tasks do it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.core.sim.rules import Rules
 
 
 class Loaned(Protocol):
-    """What lending and taking back need of the simulated cluster."""
+    """The parts of the simulated cluster that lending and taking back need."""
 
     round_engine: RoundEngine
 
@@ -32,9 +32,9 @@ class Loaned(Protocol):
 class NodeLoans:
     """Steers serving pools by their load curves, and lends or reclaims named nodes.
 
-    A node's jobs are stopped before its pool gets it back, earlier by the longest of their checkpoints and by
-    a round, the longest time until jobs are sent the stop. A node that is returning at the beginning has both
-    instants already.
+    A node's jobs are stopped before its pool gets it back: earlier by the longest of their checkpoints plus a
+    round, which is the longest time until the jobs are sent the stop. A node that is returning at the
+    beginning already has both instants.
     """
 
     def __init__(self, cluster: Loaned, pools: Sequence[ServingPool], events: EventQueue) -> None:
@@ -42,7 +42,7 @@ class NodeLoans:
         self._round_seconds = cluster.round_engine.facts.frame.round_seconds
         #: The effects of every return, in the order in which nodes were reclaimed.
         self.returns: list[NodeReturn] = []
-        #: When something ran last.
+        #: When a job last ran.
         self._last_use = events.now
         for node in cluster.round_engine.facts.frame.nodes:
             if node.loan is not None and node.loan.state == RETURNING:

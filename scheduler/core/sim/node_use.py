@@ -1,4 +1,4 @@
-"""Simulated jobs' use of their nodes, and what rounds know of it, as in the live loop (`core.perf.peaks`).
+"""How much simulated jobs use of their nodes, and what rounds know of it, as live (`core.perf.peaks`).
 
 In every minute a job uses the part of its request that its truth states, or all of it if it states none.
 Nothing is measured if no job states its use, or no virtual cluster lends unused amounts.
@@ -17,7 +17,7 @@ from scheduler.core.round.facts import Facts
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 
-#: From one sample to the next.
+#: The time from one sample to the next.
 SAMPLE_SECONDS = 60.0
 #: CPUs, and bytes of memory.
 _Amounts = tuple[float, float]
@@ -32,7 +32,7 @@ class NodeUse:
         self._facts, self._progress, self._events = facts, progress, events
         #: Whether some job states its use.
         self.is_told = False
-        #: Samples of nodes with a prediction, and those in which jobs used more than was kept for them.
+        #: The number of samples of nodes with a prediction, and of those where jobs used more than was kept.
         self.samples = self.exceeded = 0
         #: Jobs that ran on a node where all requests together exceeded the node.
         self.beyond: set[JobId] = set()

@@ -37,7 +37,7 @@ from scheduler.core.round.decide import decide
 
 
 def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | None = None) -> Snapshot:
-    """Return the facts of one virtual cluster's private cluster, with its guaranteed jobs.
+    """Return the facts of a virtual cluster's private cluster, with its guaranteed jobs.
 
     Running jobs are placed there on the GPUs that suit them best; jobs that do not all fit at once wait, with
     the service that they had. Policy, placer, members and tenants' quotas are kept. `layout` is that of the
@@ -56,7 +56,7 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
     own = [job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster]
     there = {job.id for job in own}
-    # Node constraints do not apply to these nodes, and jobs that are not here are not awaited.
+    # Node constraints do not apply to these nodes, and no job waits for a job that is not here.
     jobs = tuple(
         [
             replace(
@@ -90,7 +90,7 @@ def _private_nodes(snapshot: Snapshot, vc: VirtualCluster, layout: Layout | None
     numbers = map(NodeId, count(1))
     divided = layout.gpu_models if layout is not None else frozenset[str]()
     if layout is not None:
-        # The same nodes on which its policy works in the shared cluster.
+        # These are the nodes with which its policy works in the shared cluster.
         by_name = {node.name: node for node in snapshot.nodes}
         profiles = {
             name: profile_of(chain, by_name, snapshot.levels) for name, chain in layout.chains.items()

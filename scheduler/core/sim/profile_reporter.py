@@ -15,12 +15,12 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.workload import Truth
 
-#: Tenant and application; jobs without one are like no other.
+#: Tenant and application; a job without an application is similar to no other.
 _Class = tuple[str, str]
 
 
 class ProfileReporter:
-    """The profiles of these jobs, and what is known of them and of their like."""
+    """The true profiles of these jobs, and what is known about them and similar jobs."""
 
     def __init__(
         self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], events: EventQueue
@@ -34,7 +34,7 @@ class ProfileReporter:
         self._of_classes: dict[_Class, Profile] = {}
 
     def add(self, job: Job, truth: Truth) -> Job:
-        """A job comes; return it as it is known."""
+        """Add a job; return it with its known profile."""
         if truth.profile is None:
             return job
         self._true[job.id] = truth.profile
@@ -52,7 +52,7 @@ class ProfileReporter:
         if self._progress[job].attempt is not attempt or attempt.state is not AttemptState.RUNNING:
             return False
         if len(self._facts().current[job].jobs) > 1:
-            return False  # Somebody has joined it.
+            return False  # Another job has joined it.
         facts, profile = self._facts(), self._true[job]
         known = facts.jobs[job]
         self._measured.add(job)
@@ -73,9 +73,7 @@ class ProfileReporter:
         return True
 
     def _known_of(self, job: Job, own: Profile | None) -> Profile | None:
-        """Return each figure from the job itself, else from its user's jobs that are like it, else from any
-        user's.
-        """
+        """Return each figure from the job itself, else from similar jobs of its user, else of any user."""
         of_class = _class_of(job)
         return first_known([own, self._of_users.get((of_class, job.user)), self._of_classes.get(of_class)])
 

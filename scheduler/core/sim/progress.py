@@ -27,7 +27,7 @@ from scheduler.core.sim.workload import Status, Truth
 #: Work below this counts as done: after many changes of rate it is rounding.
 NOTHING_SECONDS = 1e-6
 
-#: Outcomes after which a job goes on in another attempt, from a checkpoint if it could write one.
+#: Outcomes after which a job continues in another attempt, from a checkpoint if it could write one.
 GOES_ON = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 
 #: The single part of every attempt: its nodes act at the same time.
@@ -45,7 +45,7 @@ _ENDS: dict[Status, JobEvent] = {
 
 
 def _begun() -> State:
-    """Return the state of a running attempt: attempts do not wait for nodes to be ready here."""
+    """Return the state of a running attempt: here attempts do not wait until nodes are ready."""
     state = planned(0, [GANG])
     for event in (Promoted(), PartRunning(node=GANG)):
         state, _ = step(state, event)
@@ -55,7 +55,7 @@ def _begun() -> State:
 _BEGUN = _begun()
 
 
-#: A cache of state transitions, by all that distinguishes the simulator's states.
+#: A cache of state transitions, by everything that distinguishes the simulator's states.
 _TAKEN: dict[tuple[AttemptState, Part, bool, StopCause, Event], tuple[State, EndJob | None]] = {}
 
 
@@ -65,7 +65,8 @@ class Attempt:
 
     started_at: float
     gpus: tuple[GpuId, ...]
-    #: Progress begins when the job has started or restored its checkpoint, and is counted up to here.
+    #: The instant up to which progress is counted; it begins once the job has started or restored its
+    #: checkpoint.
     counted_at: float
     #: Seconds of reference work done in a second.
     rate: float

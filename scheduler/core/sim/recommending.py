@@ -1,4 +1,4 @@
-"""Advice in figures and sentences: each virtual cluster's assignment today, the recommended one, and why."""
+"""Advice in figures and sentences: each virtual cluster's present and recommended assignment, and why."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ HOURS_A_DAY = 24.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of an assignment. Delays are those of the private cluster: sharing can only shorten
-    them.
-    """
+    """The figures of an assignment. Delays are those of the private cluster; sharing only shortens them."""
 
-    #: Type of cell -> how many; pinned ones are left out here and counted in `gpus`.
+    #: Type of cell -> number; pinned cells are left out here but counted in `gpus`.
     cells: Mapping[str, int]
     gpus: int
     delay_mean_seconds: float
     delay_p95_seconds: float
     utilisation: float
-    #: None: no GPU model of it has a price.
+    #: None if none of its GPU models has a price.
     cost_per_day: float | None
 
 
@@ -75,7 +73,7 @@ class Recommendation:
 
 
 def recommendation(advice: Advice, price_per_gpu_hour: Mapping[str, float]) -> Recommendation:
-    """Put advice into figures and sentences."""
+    """Return advice as figures and sentences."""
     rows = tuple([_row(one, advice.layout, price_per_gpu_hour) for one in advice.chosen])
     curves = {
         one.virtual_cluster: tuple(

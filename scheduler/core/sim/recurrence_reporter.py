@@ -1,4 +1,4 @@
-"""The run times of similar jobs that simulated rounds see, where a policy reads them."""
+"""The run times of similar jobs, for simulated rounds whose policy reads them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class RecurrenceReporter:
         self._known = Recurrence()
 
     def ended(self, job: Job) -> None:
-        """A job has ended for good."""
+        """Note that a job has ended for good."""
         if job.is_without_gpus:
-            return  # How long it ran is known by what it had of GPUs.
+            return  # Its run time is known from the GPU time that it had.
         seconds = sum(job.attained_service.values()) * WHOLE_GPU / job.milligpus
         self._known.ended(_like(job), seconds)
 
     def report(self) -> None:
-        """Let the scheduler know the usual run time of each job that has not ended."""
+        """Pass the usual run time of each job that has not ended to the scheduler."""
         facts = self._facts()
         names = {facts.frame.spare_policy, *(vc.policy for vc in facts.virtual_clusters.values())}
         if not any(getattr(POLICIES.get(name), "reads_recurrence", False) for name in names):

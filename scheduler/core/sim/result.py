@@ -69,10 +69,10 @@ class JobRecord:
     #: The GPUs that it asks for: a fraction where it has parts.
     gpus: float
     guaranteed: bool
-    #: Jobs of a tenant that name the same search are one app; empty: it is an app of its own.
+    #: Jobs of a tenant that name the same search are one app; a job that names none is its own app.
     search: str = ""
     submitted_at: float
-    #: Reference work: see Truth.work_seconds.
+    #: Reference work, see `Truth.work_seconds`.
     work_seconds: float
     #: How it ended in the trace.
     status: Status
@@ -99,7 +99,7 @@ class JobRecord:
 
     @property
     def queueing_seconds(self) -> float | None:
-        """Mean time from submission to the first start, in seconds."""
+        """The queueing delay: from submission to the first start."""
         return None if self.first_started_at is None else self.first_started_at - self.submitted_at
 
 
@@ -114,8 +114,8 @@ class Sample:
     running_jobs: int
     waiting_jobs: int
     waiting_gpus: int
-    #: Part of the idle GPUs that the largest replica which waits (one as large as a node, when none does)
-    #: cannot use.
+    #: The part of the idle GPUs that the largest waiting replica cannot use; if none waits, one as large as a
+    #: node.
     fragmentation: float
 
 
@@ -131,31 +131,31 @@ class Result:
     seed: int
     round_seconds: float
     gpus_by_model: Mapping[str, int]
-    #: By id, as stays have it.
+    #: By the ids that stays have.
     node_names: Mapping[NodeId, str] = field(default_factory=dict)
     #: How guarantees are stated: "counts" of GPUs, or "cells".
     division: str = "counts"
     #: By virtual cluster, the GPUs it is guaranteed by model and its members' weights, at the beginning.
     guaranteed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     members: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: By tenant and GPU model: how fast its jobs are there relative to each one's best model, on average by
-    #: their work; a model that is not named: as fast.
+    #: By tenant and GPU model: how fast its jobs are there relative to each one's best model, averaged by
+    #: their work; a model that is left out counts as equally fast.
     speeds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     jobs: tuple[JobRecord, ...]
     stays: tuple[Stay, ...]
     samples: tuple[Sample, ...]
     rounds: int
-    #: For how long nodes were in service, all together, and would have been without autoscaling; None where
-    #: that was not counted: nodes of serving pools come and go.
+    #: The node-seconds in service, and those without autoscaling; None where they were not counted, because
+    #: nodes of serving pools come and go.
     node_seconds: float | None = None
     all_node_seconds: float | None = None
     is_autoscaled: bool = False
-    #: Processor seconds of the whole run, and that part of them that its rounds took by the clock.
     #: Samples of nodes that lent what guaranteed jobs did not use, those in which these used more than was
     #: kept for them, and the jobs that ran beyond what their node has.
     peak_samples: int = 0
     peaks_exceeded: int = 0
     jobs_beyond: int = 0
+    #: Processor seconds of the whole run, and the part of them that its rounds took by the clock.
     elapsed_seconds: float
     decide_seconds: float
     #: Virtual time at the beginning and the end.
@@ -168,7 +168,7 @@ class Result:
     left_out: tuple[str, ...] = ()
     #: Rounds in which a view's policy failed, with the last message.
     degraded: Mapping[str, str] = field(default_factory=dict)
-    #: Delays beside those in private clusters, by virtual cluster, where that was asked for.
+    #: Delays beside those in private clusters, by virtual cluster, if requested.
     private: tuple[Comparison, ...] = ()
 
     @property
@@ -178,5 +178,5 @@ class Result:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it ran to its end, no policy failed, and some job ran."""
+        """Whether it ran to its end, no policy failed, and a job ran."""
         return not self.cut_short and not self.degraded and self.has_run

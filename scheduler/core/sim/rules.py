@@ -15,7 +15,7 @@ class Autoscaling:
     """The bounds within which a cluster changes its number of nodes in service, and how often it checks."""
 
     min_nodes: int = 1
-    #: None: all that there are.
+    #: None for all nodes.
     max_nodes: int | None = None
     low_utility: float = 0.35
     high_utility: float = 0.65
@@ -45,15 +45,15 @@ class Rules:
     failures: Failures = field(default_factory=Failures)
     #: Whether jobs report their steps, from which run times are measured, whatever was declared.
     tells_steps: bool = False
-    #: Whether a running job may be moved to other GPUs; else it keeps its GPUs or is preempted.
+    #: Whether a running job may be moved to other GPUs; otherwise it keeps its GPUs or is preempted.
     moves: bool = True
     #: The part of its speed that a gang over several nodes loses if it shares a node with another such gang.
     interference: float = 0.0
     #: How jobs with a measured profile scale, as their scheduler knows it.
     goodput: GoodputFacts = "measured"
-    #: None: all nodes are in service all the time.
+    #: If None, all nodes are always in service.
     autoscaling: Autoscaling | None = None
-    #: Whether jobs whose time limit is reached are stopped by the next round, as in the live loop, whose
-    #: rounds are seconds apart; else at that instant, however far apart rounds are.
+    #: Whether the next round stops jobs that have reached their time limit, as in the live loop, whose rounds
+    #: are seconds apart. Otherwise they stop at that instant, however far apart rounds are.
     limits_by_rounds: bool = False
     seed: int = 0

@@ -1,9 +1,9 @@
-"""Assumed remaining run times of jobs: they are unknown, so each forecast states its assumption.
+"""Assumed remaining run times of jobs: the true ones are unknown, so each forecast states its assumption.
 
-A job ends at the latest with its time limit (each attempt has one of its own). Before that, the best known
-source counts: its steps; else its estimate; else the run times of similar jobs, as parts of their limits;
-else every part of the limit is assumed to be equally likely. A job that has run for a while is compared with
-those of its kind that ran at least as long, so what is left is never negative.
+A job ends at its time limit at the latest; the limit holds for each attempt. Before that, the best source
+counts: its steps; else its estimate; else the run times of similar jobs, as parts of their limits; else every
+part of the limit is assumed to be equally likely. A job that has run for a while is compared with similar
+jobs that ran at least as long, so what is left is never negative.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Assumption(StrEnum):
 
 
 class Source(StrEnum):
-    """What the expected run time of a job comes from."""
+    """The source of the expected run time of a job."""
 
     STEPS = "steps"
     ESTIMATE = "estimate"
@@ -60,11 +60,11 @@ class RunTimes:
         kind: Assumption,
         rate: float | None = None,
     ) -> float:
-        """Return for how long the job runs on, or will run when it starts; never negative.
+        """Return how long the job will still run, or will run once it starts; never negative.
 
-        `default_limit_seconds`: the limit of a job that has none; a job that outlives it is assumed to run as
-        long again as it has run. `rate`: how many times as fast as its own gang the job is on the GPUs that
-        it has, above 0; None: unknown, and a second there counts as one of its own gang.
+        `default_limit_seconds` is the limit of a job that has none; a job that outlives it is assumed to run
+        as long again as it has run. `rate` is the speed of the job on its GPUs relative to its own gang,
+        above 0. If it is None, the speed is unknown, and a second there counts as one of its own gang.
         """
         attempt = attempt_seconds(job, running, now)
         limit = job.time_limit_seconds
@@ -80,7 +80,7 @@ class RunTimes:
             if job.measured and running is not None:
                 to_do /= relative_speeds(job, [running.gpu_model])[running.gpu_model] or 1.0
                 if rate is not None and running.gpus:
-                    # Steps count in GPU-seconds; later steps take as many as the timed ones.
+                    # Steps are measured in GPU-seconds; later steps need as many as the timed ones.
                     to_do *= job.gpus / len(running.gpus)
             elif rate is not None:
                 to_do = (job.estimate_seconds - executed_seconds(job, None, now)) / rate - attempt
@@ -91,7 +91,7 @@ class RunTimes:
         return min(max(0.0, typical), most)
 
     def source(self, job: Job) -> Source:
-        """Return what the expected run time of the job comes from."""
+        """Return the source of the job's expected run time."""
         if job.measured:
             return Source.STEPS
         if job.estimate_seconds is not None:
@@ -106,7 +106,7 @@ class RunTimes:
         return ()
 
     def _quantile(self, job: Job, used: float, quantile: float) -> float:
-        """Return the part of the limit used by the end, of those that used more than `used`."""
+        """Return this quantile of the used parts of the limit, among jobs that used more than `used`."""
         examples = self._examples(job)
         first = bisect_right(examples, used)
         if first == len(examples):
@@ -115,7 +115,7 @@ class RunTimes:
 
 
 def attempt_seconds(job: Job, running: Running | None, now: float) -> float:
-    """Return for how long the present attempt has had its GPUs; 0 when there is none."""
+    """Return how long the present attempt has had its GPUs; 0 when there is none."""
     if running is None or running.is_nominated:
         return 0.0
     return max(0.0, now - running.since_of(job.id))

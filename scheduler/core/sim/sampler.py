@@ -20,20 +20,20 @@ class ClusterSampler:
         self._waiting_gpus = self._waiting_jobs = self._running_jobs = 0
 
     def add_waiting(self, job: Job) -> None:
-        """The job waits from now on."""
+        """Note that the job waits from now on."""
         self._count(job, 1)
 
     def start(self, job: Job) -> None:
-        """A job that waited runs from now on."""
+        """Note that a waiting job runs from now on."""
         self._count(job, -1)
         self._running_jobs += 1
 
     def drop_running(self) -> None:
-        """A running job has left its GPUs."""
+        """Note that a running job has left its GPUs."""
         self._running_jobs -= 1
 
     def drop_waiting(self, job: Job) -> None:
-        """A job that waited is gone."""
+        """Note that a waiting job is gone."""
         self._count(job, -1)
 
     def _count(self, job: Job, change: int) -> None:

@@ -1,8 +1,9 @@
 """The true scaling of a job that progresses like a measured application: iterations, epochs, noise.
 
-After the published simulator of Pollux (OSDI'21; petuum/adaptdl, branch osdi21-artifact). Progress is counted
-in iterations at the initial batch: an iteration with a larger batch counts by its gain, and takes the time
-measured for the replicas' placement. So the work of a job is the same on any number of GPUs with any batch.
+This follows the published simulator of Pollux (OSDI'21; petuum/adaptdl, branch osdi21-artifact). Progress is
+counted in iterations at the initial batch: an iteration with a larger batch counts by its gain, and takes the
+time measured for the placement of its replicas. So the work of a job is the same on any number of GPUs with
+any batch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 from scheduler.core.goodput.batch import Limits
 from scheduler.core.goodput.fit import Measurement
 
-#: Replicas on each node, without nodes that have none.
+#: The number of replicas on each node that has any.
 Placement = tuple[int, ...]
 #: A value above a whole number by less than this counts as that number.
 _ROUNDING = 1e-8
@@ -45,17 +46,19 @@ class Application(Protocol):
         ...
 
     def step_seconds(self, placement: Placement, local_batch: int) -> tuple[float, float]:
-        """Return the seconds of an iteration without accumulation, and of these in synchronising."""
+        """Return the seconds of an iteration without accumulation, and the seconds of it in synchronising."""
         ...
 
     def measurements(self) -> Sequence[Measurement]:
-        """Return all ways of running that were timed."""
+        """Return the measurements of all ways of running that were timed."""
         ...
 
 
 def divided(application: Application, batch: int, replicas: int, least_passes: int = 1) -> tuple[int, int]:
-    """Return per-GPU batch and accumulation of a total batch; one GPU with more than the initial batch takes
-    two passes at least."""
+    """Return per-GPU batch and accumulation of a total batch.
+
+    One GPU with more than the initial batch takes at least two passes.
+    """
     local = math.ceil(batch / replicas - _ROUNDING)
     passes = max(math.ceil(local / application.max_local_batch - _ROUNDING), least_passes)
     if replicas == 1 and batch > application.initial_batch:
@@ -67,7 +70,7 @@ def divided(application: Application, batch: int, replicas: int, least_passes: i
 def progress_per_second(
     application: Application, placement: Placement, local_batch: int, accumulation: int, epoch: int
 ) -> float:
-    """Return the progress in a second of an epoch, in iterations at the initial batch."""
+    """Return the progress per second in an epoch, in iterations at the initial batch."""
     step, sync = application.step_seconds(placement, local_batch)
     batch = sum(placement) * local_batch * (accumulation + 1)
     sqr, var = application.noise(batch, epoch)
@@ -79,10 +82,10 @@ def progress_per_second(
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A job of such an application, on GPUs of any model."""
+    """A job of a measured application, on GPUs of any model."""
 
     application: Application
-    #: The fixed total batch; None: the job chooses it by its own measurements.
+    #: The fixed total batch; None if the job chooses it by its own measurements.
     batch: int | None
     #: Progress at the end of each epoch.
     ends: tuple[float, ...] = field(init=False, repr=False)
@@ -93,7 +96,7 @@ class Scaling:
         object.__setattr__(self, "ends", tuple(ends))
 
     def epoch_at(self, part: float) -> int:
-        """Return which epoch a job is in that has done this part of its work; the last one to the end."""
+        """Return the epoch of a job that has done this part of its work; at the end, the last one."""
         done = part * self.ends[-1] * (1 + 1e-12)
         return min(bisect_right(self.ends, done), len(self.ends) - 1)
 
@@ -102,7 +105,7 @@ class Scaling:
         return self.ends[epoch] / self.ends[-1]
 
     def run_seconds(self, placement: Placement, batch: int) -> float:
-        """Return how long all of it takes there with such a total batch, without interruption."""
+        """Return how long the whole job takes with this placement and total batch, without interruption."""
         local, accumulation = divided(self.application, batch, sum(placement))
         total, done = 0.0, 0.0
         for epoch, end in enumerate(self.ends):
@@ -112,7 +115,7 @@ class Scaling:
         return total
 
     def limits(self, most_replicas: int) -> Limits:
-        """Return the batches that it may have; a fixed batch is rounded up to equal parts."""
+        """Return the limits of its batch; a fixed batch is rounded up to equal parts."""
         application, kept = self.application, self.batch
         return Limits(
             initial_batch=kept or application.initial_batch,

@@ -19,13 +19,13 @@ from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.scaling import Placement, Scaling, divided, progress_per_second
 from scheduler.core.sim.workload import Truth
 
-#: The scheduler's knowledge of scaling: what jobs measured so far, as live; or all measurements.
+#: What the scheduler knows about scaling: what jobs measured so far, as live, or all measurements.
 GoodputFacts = Literal["measured", "true"]
 
 #: A batch changes while the job stays in place only for more than this predicted gain, as in
 #: `allot.training`.
 LEAST_GAIN = 1.05
-#: Per-GPU batches that are measured on as many nodes and replicas: further ones add hardly anything.
+#: The most per-GPU batches that are measured on equally many nodes and replicas; more add hardly anything.
 _BATCHES = 4
 
 
@@ -55,7 +55,7 @@ class _State:
         return GoodputModel(self.parameters, self.noise, self.scaling.limits(self.most_replicas))
 
     def choose_batch(self, *, is_new_place: bool) -> bool:
-        """Choose per-GPU batch and accumulation for where it is; return whether they changed."""
+        """Choose per-GPU batch and accumulation for the present placement; return whether they changed."""
         scaling, replicas, nodes = self.scaling, sum(self.placement), len(self.placement)
         application, model = scaling.application, self.model()
         before = self.local_batch, self.accumulation
@@ -101,7 +101,7 @@ class ScalingJobs:
         self._known, self._change_speed = known, change_speed
         self._states: dict[JobId, _State] = {}
         self._running: set[JobId] = set()
-        #: Fits by measurements: jobs of one application begin alike.
+        #: Fits by measurements, because jobs of one application begin with the same ones.
         self._fits: dict[tuple[Measurement, ...], Parameters] = {}
 
     def add(self, job: Job, truth: Truth) -> Job:
@@ -124,7 +124,7 @@ class ScalingJobs:
         return job
 
     def begin(self, job: JobId, running: Running) -> None:
-        """Its attempt begins on these GPUs."""
+        """Note that an attempt of the job begins on these GPUs."""
         state = self._states.get(job)
         if state is None:
             return
@@ -143,7 +143,7 @@ class ScalingJobs:
         state.choose_batch(is_new_place=True)
 
     def end(self, job: JobId) -> None:
-        """Its attempt has ended."""
+        """Note that the job's attempt has ended."""
         if job in self._running:
             self._running.discard(job)
             self._look(job)
@@ -154,7 +154,7 @@ class ScalingJobs:
         return None if state is None else state.speed() * self._progress[job].truth.work_seconds
 
     def report(self) -> None:
-        """Let the scheduler know the running jobs' own measurements."""
+        """Pass the running jobs' own measurements to the scheduler."""
         for job in sorted(self._running):
             if self._look(job) and self._states[job].choose_batch(is_new_place=False):
                 self._change_speed(job)
@@ -178,7 +178,7 @@ class ScalingJobs:
             state.epoch += 1
             state.choose_batch(is_new_place=False)
             self._change_speed(job)
-        return False  # No reason for a round.
+        return False  # This needs no round.
 
     def _look(self, job: JobId) -> bool:
         """Read a job's measurements so far; return whether its choice of batch may change."""

@@ -80,7 +80,7 @@ class SimulatedCluster:
         #: By stopping allocation: how its stay will end, and the jobs for which it was preempted.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
 
-    # What the plan says
+    # The plan
 
     def carry_out(self, plan: Plan) -> None:
         """Carry out a plan: first stops, then starts in their places; others go on with their new shares."""
@@ -101,7 +101,7 @@ class SimulatedCluster:
             self._pause_others({job for action in actions for job in action.jobs})
 
     def _pause_others(self, named: Set[JobId]) -> None:
-        """Charge each job that runs on for a round that changed something."""
+        """Charge the other running jobs for a round that changed something."""
         for running in self.facts.running.values():
             for job in running.jobs:
                 attempt = self.progress[job].attempt
@@ -217,7 +217,7 @@ class SimulatedCluster:
                 self._release_after_checkpoint(running)
 
     def submit(self, job: Job, truth: Truth) -> None:
-        """A job comes and waits."""
+        """Add a job, which waits."""
         self.know(job, truth)
         self.sampler.add_waiting(job)
         self._jobs.receive(job)
@@ -229,7 +229,7 @@ class SimulatedCluster:
         self.facts.drop_job(job)
 
     def tell(self) -> None:
-        """Let the scheduler know the progress of running jobs, and which nodes close too soon."""
+        """Pass the progress of running jobs, and the nodes that close too soon, to the scheduler."""
         self._drain_deadlines.update(self.facts)
         self.steps.report()
         self._training.report()
@@ -272,7 +272,7 @@ class SimulatedCluster:
         """Lose attempts on GPUs, or on nodes, other than these, and drop nominations for them."""
         there = self.facts.running.values()
         lost = [each for each in there if not (present >= set(each.gpus) and nodes >= set(each.nodes))]
-        # First, else they would begin on the GPUs of lost attempts.
+        # Drop these first; otherwise they would begin on the GPUs of lost attempts.
         self._take_back_nominated(lost)
         for running in lost:
             if not running.is_nominated:
@@ -295,7 +295,7 @@ class SimulatedCluster:
     # On and off the GPUs
 
     def use(self, running: Running, sign: int = 1) -> None:
-        """Count the GPUs as used by the tenants of its jobs from now on, half each where two share them."""
+        """Count the GPUs as used by the tenants of its jobs from now on, equally where jobs share them."""
         jobs = running.jobs + running.leaving
         part = sign * self.facts.amount(running) / len(jobs)
         for job in jobs:
@@ -314,7 +314,7 @@ class SimulatedCluster:
         self._change_speeds(self._crowding.go(running.allocation))
 
     def _is_ready(self, running: Running) -> bool:
-        """Whether its jobs have left all other GPUs, and replicas without GPUs have CPUs and memory."""
+        """Whether its jobs have left all other GPUs, and its replicas without GPUs have CPUs and memory."""
         has_left = all([self.progress[job].attempt is None for job in running.jobs])
         leaving = self.facts.stopping.values() if running.nodes else ()
         return has_left and not (leaving and in_the_way(self.facts, running, leaving))
@@ -371,7 +371,7 @@ class SimulatedCluster:
         version, ends_at = attempt.version, progress.foresee_end()
         end = partial(self._end, job, attempt, version)
         limit = progress.job.time_limit_seconds
-        # A job that is stopping as the simulation takes over ends by that.
+        # A job that was stopping when the simulation took over ends by its stop.
         running = self.facts.current.get(job)
         if limit is not None and running and (limit_at := running.since_of(job) + limit) < ends_at:
             limit_at = max(self._events.now, limit_at)
@@ -417,7 +417,7 @@ class SimulatedCluster:
         return True
 
     def _vacate(self, job: JobId, end: StayEnd, how: PartExited, kept: float | None = None) -> EndJob:
-        """Let a job leave its GPUs by itself; jobs that shared them go on."""
+        """Let a job that ends leave its GPUs; jobs that shared them go on."""
         running = self.facts.current[job]
         ended = self._record_stay(job, running, end, (), how, kept)
         if not self.company.left_by(running, [job]):
@@ -466,7 +466,7 @@ class SimulatedCluster:
         how: PartExited,
         kept: float | None,
     ) -> EndJob:
-        """End the job's attempt and record it, there and in the scheduler's facts of the job."""
+        """End the job's attempt and record it, also in the scheduler's facts about the job."""
         facts, progress = self.facts, self.progress[job]
         ended = progress.exit(self._events.now, how)
         if facts.jobs[job].trial is not None and ended.outcome in GOES_ON:

@@ -1,10 +1,10 @@
 """The speed of a job where it was placed, relative to its own gang, consolidated on the reference model.
 
-The tables behind it are measured ones (`scheduler.simulation.throughputs` reads them). Unknown speeds are
-assumed, and all assumptions are here: unknown models and applications run at the reference rate, elastic
-gangs scale linearly, spreading over nodes costs what `default_locality` says, and jobs that share GPUs
-without a measurement take turns on the resources that their stages need (`perf.interleaving`), or each get an
-equal part of the GPUs where stages are not known. A gang on as few nodes as it can be counts as near.
+The tables behind it are measured (`scheduler.simulation.throughputs` reads them). Unknown speeds are assumed,
+and all assumptions are here. Unknown models and applications run at the reference rate, elastic gangs scale
+linearly, and spreading over nodes costs what `default_locality` states. Jobs that share GPUs without a
+measurement take turns on the resources that their stages need (`perf.interleaving`), or each get an equal
+part of the GPUs where stages are unknown. A gang on as few nodes as possible counts as near.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Tables(Protocol):
     """Measured rates; None where nothing was measured."""
 
     def rate(self, application: str, gpus: int, gpu_model: str, of_gpus: int | None = None) -> float | None:
-        """Return the gang's rate on that model, near to each other, relative to the reference model.
+        """Return the rate of a consolidated gang on that model, relative to the reference model.
 
-        With `of_gpus`, relative to a gang of that many GPUs: what resizing an elastic job gains.
+        With `of_gpus`, it is relative to a gang of that many GPUs: the gain of resizing an elastic job.
         """
         ...
 
@@ -42,12 +42,12 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """Rates from tables, and assumptions where they are silent."""
+    """Rates from tables, and assumptions where tables have none."""
 
     tables: Tables | None = None
-    #: Rate of a gang over more nodes than it needs, per node too many, where no table knows: 1 costs nothing.
+    #: The factor on a gang's rate for each node more than it needs, where no table has it; 1 costs nothing.
     default_locality: float = 1.0
-    #: GPUs of a full node: over how few nodes a gang can be.
+    #: The GPUs of a full node, which decide on how few nodes a gang fits.
     gpus_per_node: int = 8
 
     def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
@@ -89,6 +89,6 @@ class Speeds:
         return speed_in_group(own, theirs)
 
     def best(self, job: Job, gpu_models: Sequence[str]) -> float:
-        """Return the rate on the best model of the cluster that the job accepts, near to each other."""
+        """Return the rate of the consolidated gang on the best model of the cluster that the job accepts."""
         accepted = [model for model in gpu_models if not job.gpu_models or model in job.gpu_models]
         return max([self.alone(job, model, job.gpus, 1) for model in accepted], default=1.0)

@@ -13,7 +13,7 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import Stay, StayEnd
 
-#: Why a stay ends that is ended by others, and what that is called in its record.
+#: The cause of each end of a stay that something other than its job decides.
 CAUSES: Mapping[StayEnd, StopCause] = {
     "preempted": StopCause.PREEMPTED,
     "cancelled": StopCause.CANCELLED,
@@ -31,7 +31,7 @@ STAY_ENDS: Mapping[str, StayEnd] = {
 
 
 class Stays:
-    """Those that have ended, and those that go on."""
+    """The stays that have ended, and those that go on."""
 
     def __init__(
         self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], events: EventQueue
@@ -58,7 +58,7 @@ class Stays:
         overhead_seconds: float,
         lost_seconds: float,
     ) -> None:
-        """Write down a stay that ends now."""
+        """Record a stay that ends now."""
         stay = self._stay(job, running, started_at, end, preempted_by, overhead_seconds, lost_seconds)
         self._ended.append(stay)
 

@@ -1,4 +1,4 @@
-"""Simulated jobs that report their steps, truthfully, whatever was declared of them."""
+"""Simulated jobs that report their true steps, whatever was declared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler.core.sim.progress import Attempt, Progress
 
 
 class StepReporter:
-    """What is known of each job's steps, but for trial runs. A step is a second of its work."""
+    """What is known about each job's steps, except in trial runs. A step is a second of its work."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class StepReporter:
         self._paces: dict[JobId, Pace] = {}
 
     def begin(self, job: JobId, running: Running) -> None:
-        """Its attempt begins: the first line comes with the first step."""
+        """Note that an attempt of the job begins; its first line comes with its first step."""
         if not self._is_on or self._facts().jobs[job].trial is not None:
             return
         progress = self._progress[job]
@@ -42,7 +42,7 @@ class StepReporter:
         )
 
     def report(self) -> None:
-        """Let the scheduler know what lines have come that count."""
+        """Pass the new lines that count to the scheduler."""
         if not self._is_on:
             return
         for running in self._facts().running.values():
@@ -53,7 +53,7 @@ class StepReporter:
     def note(self, job: JobId, running: Running, *, after_seconds: float = 0.0) -> None:
         """Count the newest line, if enough time has passed since the last one that counted.
 
-        `running`: where it was until now.
+        `running` is where it was until now.
         """
         progress, now = self._progress[job], self._events.now
         attempt, pace = progress.present, self._paces.get(job)

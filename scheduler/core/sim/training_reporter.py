@@ -27,22 +27,22 @@ class TrainingReporter:
         self._running: set[JobId] = set()
 
     def add(self, job: Job, truth: Truth) -> None:
-        """A job comes."""
+        """Add a job that comes."""
         if job.training is not None:
             self._schedules[job.id] = Schedule(job.training, truth.phases, truth.work_seconds)
 
     def begin(self, job: JobId) -> None:
-        """Its attempt begins."""
+        """Note that an attempt of the job begins."""
         if job in self._schedules:
             self._running.add(job)
 
     def end(self, job: JobId) -> Training | None:
-        """Its attempt has ended; return what it reported last."""
+        """Note that the job's attempt has ended; return what it reported last."""
         self._running.discard(job)
         return self._training(job)
 
     def report(self) -> None:
-        """Let the scheduler know how far the jobs that run have come."""
+        """Pass the progress of running jobs to the scheduler."""
         facts = self._facts()
         for job in sorted(self._running):
             known = facts.jobs[job]
@@ -56,7 +56,7 @@ class TrainingReporter:
         return self._schedules[job].at(self._progress[job].done_seconds(self._events.now))
 
     def schedule_change(self, job: JobId) -> None:
-        """Schedule the next change of its batch size, which asks for a round."""
+        """Schedule the next change of its batch size, after which a round is due."""
         progress = self._progress[job]
         attempt, counted_at = progress.present, progress.present.counted_at
         done = progress.done_seconds(counted_at)

@@ -1,7 +1,6 @@
-"""What if: the same forecast for changed facts, beside the one for the facts as they are, and which jobs
-start later.
+"""Compare the forecast for changed facts with the one for the facts as they are: which jobs start later.
 
-A change is applied to a snapshot and gives another snapshot; it never knows that it is imagined.
+A change turns a snapshot into another snapshot, which looks like a real one.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.forecast import Bounds, Forecast, Prediction, forecast
 from scheduler.core.sim.run_times import RunTimes
 
-#: Part of its distance to which a start far ahead is known (Forecast.exact_until).
+#: The error of a start far ahead, as a part of its distance (`Forecast.exact_until`).
 _KNOWN_TO = 0.1
 
 
 class ChangeError(SchedulingError):
-    """A change that cannot be made to these facts: which field, what is wrong, what would be right."""
+    """A change that does not fit these facts; names the field, what is wrong, and what would be right."""
 
     def __init__(self, field: str, problem: str, expected: str = "") -> None:
         super().__init__(f"{field}: {problem}")
@@ -31,11 +30,11 @@ class ChangeError(SchedulingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """A waiting or running job asks for something else; None leaves as it is."""
+    """A waiting or running job asks for something else; a field that is None stays as it is."""
 
     job: JobId
-    #: GPUs of each replica, and the number of replicas, of a job of one task. Its estimate is for its own
-    #: size: on fewer GPUs it is taken to run longer in proportion. Its time limit stays.
+    #: The GPUs of each replica, and the number of replicas, for a job of one task. Its estimate is for its
+    #: original size, so on fewer GPUs it is assumed to run longer in proportion. Its time limit stays.
     gpus: int | None = None
     replicas: int | None = None
     gpu_models: tuple[str, ...] | None = None
@@ -45,7 +44,7 @@ class JobChange:
     virtual_cluster: str | None = None
 
     def apply(self, facts: Snapshot) -> Snapshot:
-        """Return the facts with the job so changed. A job that runs is put back into the queue first."""
+        """Return the facts with the changed job. A running job is put back into the queue first."""
         known = {job.id: job for job in facts.jobs}
         if self.job not in known:
             raise ChangeError(
@@ -63,7 +62,7 @@ class JobChange:
 
     def _changed(self, job: Job) -> Job:
         if job.trial is not None:
-            # It is the job that asks for something else: its trial is as large and as long as before.
+            # Only the job itself changes: its trial is as large and as long as before.
             trial = replace(job.trial, gang=self._changed(job.trial.gang))
             small = replace(self, gpus=None, replicas=None, time_limit_seconds=None)
             return replace(small._changed(replace(job, trial=None)), trial=trial)
@@ -89,7 +88,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job that was not submitted yet; its id must not be in use."""
+    """A job that has not been submitted; its id must not be in use."""
 
     job: Job
 
@@ -107,7 +106,7 @@ class NodeChange:
     schedulable: bool
 
     def apply(self, facts: Snapshot) -> Snapshot:
-        """Return the facts with the node so."""
+        """Return the facts with the changed node."""
         by_name = {node.name: node for node in facts.nodes}
         if self.node not in by_name:
             raise ChangeError("node", f"there is no node {self.node!r}", _one_of(by_name))
@@ -129,7 +128,7 @@ class GuaranteeChange:
     more_gpus: int
 
     def apply(self, facts: Snapshot) -> Snapshot:
-        """Return the facts with the larger guarantee; there must be as many GPUs as are guaranteed in all."""
+        """Return the facts with the larger guarantee; the cluster must have all guaranteed GPUs."""
         _check_virtual_cluster(facts, self.virtual_cluster)
         there = sum(len(node.gpus) for node in facts.nodes if node.gpu_model == self.gpu_model)
         if not there:
@@ -156,7 +155,7 @@ Change = JobChange | NewJob | NodeChange | GuaranteeChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """A job before and after; None: it runs, or does not exist."""
+    """A job before and after; None where it runs, or does not exist."""
 
     job: JobId
     before: Prediction | None
@@ -169,8 +168,8 @@ class Comparison:
 
     before: Forecast
     after: Forecast
-    #: The jobs that the changes are about, then those that start later because of it, then those that start
-    #: sooner, each by how much.
+    #: The jobs that the changes affect directly; then the jobs that start later because of them, and those
+    #: that start sooner, in order of the difference.
     subjects: tuple[Effect, ...]
     later: tuple[Effect, ...]
     sooner: tuple[Effect, ...]
@@ -187,7 +186,8 @@ def what_if(
 ) -> Comparison:
     """Forecast the facts as they are and with the changes made in their order. Raises ChangeError.
 
-    `pools`: how the serving pools lend their nodes, before and after. `timekeeper`: as for `decide()`.
+    `pools` states how the serving pools lend their nodes, before and after. `timekeeper` is that of
+    `decide()`.
     """
     changed = snapshot
     for change in changes:
@@ -233,7 +233,7 @@ def _shift(job: JobId, before: Forecast, after: Forecast, round_seconds: float) 
 
 
 def _start(predictions: Mapping[JobId, Prediction], job: JobId, now: float) -> float:
-    """Return when the job starts; one that runs has started already."""
+    """Return when the job starts; for a running job, now."""
     if job not in predictions:
         return now
     at = predictions[job].starts_at
@@ -241,7 +241,7 @@ def _start(predictions: Mapping[JobId, Prediction], job: JobId, now: float) -> f
 
 
 def _put_back(facts: Snapshot, stopped: Sequence[Running]) -> Snapshot:
-    """Let these allocations be gone and their jobs wait, with the service that they had."""
+    """Return the facts without these allocations, whose jobs wait with the service that they had."""
     if not stopped:
         return facts
     gone = {running.allocation for running in stopped}

@@ -1,4 +1,4 @@
-"""What a simulation is given: jobs as the scheduler sees them, and the truth only the simulator knows."""
+"""The input of a simulation: jobs as the scheduler sees them, and the truth that only the simulator knows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Status = Literal["passed", "killed", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Epochs that a job trains one after the other with one batch size."""
+    """Successive epochs that a job trains with one batch size."""
 
     batch_size: int
     epochs: float
-    #: How long each takes the job's own gang alone on GPUs of the reference model.
+    #: The time of each for the job's own gang, alone on GPUs of the reference model.
     epoch_seconds: float
 
     @property
@@ -30,29 +30,29 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What a job will turn out to be. A scheduler never sees it."""
+    """The true behaviour of a job, which a scheduler never sees."""
 
-    #: Seconds it runs with its own gang alone on GPUs of the reference model, as near as it can be.
+    #: The seconds that it runs with its own gang, consolidated and alone on GPUs of the reference model.
     work_seconds: float
     status: Status = "passed"
-    #: Its batch sizes in their order, which together take `work_seconds`; none: as its facts say, throughout.
+    #: Its batch sizes in order, which together take `work_seconds`; if empty, that of its facts throughout.
     phases: tuple[Phase, ...] = ()
-    #: How fast it is on whatever GPUs it has; None: by the tables, or in proportion to them.
+    #: How fast it is on any GPUs; None if that follows from the tables, or is in proportion to the GPUs.
     scaling: Scaling | None = None
-    #: How its loss falls with the seconds of work done; None: it reports none.
+    #: How its loss falls with the seconds of work done; None if it reports no loss.
     loss: LossCurve | None = None
-    #: How it uses GPUs that it has alone, reported as live, after a while; None: as its facts state.
+    #: How it uses GPUs that it has alone, reported after a while, as live; None if its facts state it.
     profile: Profile | None = None
-    #: The parts of the CPUs and of the memory it asked for that it uses, by minute since it started, and
-    #: again from the first after the last; none: all of both.
+    #: The parts of its requested CPUs and memory that it uses, by minute since its start, repeated from the
+    #: beginning; if empty, it uses all of both.
     use: tuple[tuple[float, float], ...] = ()
-    #: For a trial run: what the job itself will turn out to be.
+    #: For a trial run: the truth of the job itself.
     after_trial: Truth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A job of a workload. `job.submitted_at` says when; seconds from the workload's beginning."""
+    """A job of a workload. `job.submitted_at` is in seconds from the beginning of the workload."""
 
     job: Job
     truth: Truth
@@ -64,7 +64,7 @@ class Workload:
 
     name: str
     arrivals: tuple[Arrival, ...]
-    #: Where it came from and what was assumed to read it so, in sentences for the report.
+    #: Its source, and the assumptions made in reading it, in sentences for the report.
     notes: tuple[str, ...] = ()
-    #: What is missing of its source, or in another order: sentences with the number and the first.
+    #: What was left out of its source or reordered, in sentences with the number and the first case.
     left_out: tuple[str, ...] = ()

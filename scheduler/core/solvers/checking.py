@@ -1,4 +1,4 @@
-"""Make an instance from arrays of unknown origin, and report all that is wrong with them."""
+"""Make an instance from arrays of unknown origin, and report everything that is wrong with them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from scheduler.core.solvers.errors import InstanceError, Problem
 from scheduler.core.solvers.instance import Flags, Floats, Instance, Ints, Pairs
 
-#: No throughput, weight, number of steps or time is larger; such a number is a mistake of its source.
+#: The largest throughput, weight, number of steps or time; a larger one is a mistake in the source.
 ABSURD = 1e15
 #: A throughput below this part of the job's best counts as zero: a solver could not distinguish them.
 NEGLIGIBLE = 1e-6
-#: How many jobs a message names before it says "and so on".
+#: The most jobs that a message names before "and so on".
 NAMED = 20
 
 
@@ -42,8 +42,8 @@ def checked_instance(
 ) -> Instance:
     """Return the instance; raise InstanceError that names each job and field at fault.
 
-    Everything of a job is an array with an entry per job, or one number for all of them. Without
-    `isolated_seconds` a job is taken to have done as well as on its own part so far: its age.
+    Each quantity of the jobs is an array with an entry per job, or one number for all of them. Without
+    `isolated_seconds` every job counts as having done as well so far as on its own part: its age.
     """
     throughputs = np.array(throughput, dtype=np.float64, ndmin=2)
     amounts = np.array(gpus, dtype=np.float64, ndmin=1)
@@ -89,9 +89,10 @@ def _spread(name: str, values: ArrayLike, count: int, of: str) -> Floats:
 
 
 def _effective(instance: Instance) -> Instance:
-    """Put zero where a gang does not fit or a throughput is negligible; make two jobs of a class alike fast.
+    """Set throughputs to zero where a gang does not fit or the number is negligible; even pairs of one class.
 
-    Which of them is the first is chance, and measurements of the two differ.
+    In a pair of one class, chance decides which job is the first, and measurements of the two differ; both
+    get the mean.
     """
     best = instance.throughput.max(axis=1, initial=0.0, keepdims=True)
     fits = instance.gang[:, None] <= instance.gpus

@@ -1,9 +1,9 @@
-"""Minimum cost: the most steps for the money, with deadlines kept where that is possible (section 4.2).
+"""Minimum cost: the most steps for the money, with deadlines kept where possible (section 4.2).
 
 The ratio of two linear functions is maximised as one linear program (Charnes and Cooper, 1962). The published
-code maximises the sum of throughput ÷ price instead, which never leaves a GPU idle and is not the same; it is
-`objectives.ThroughputPerCost`. It also drops all deadlines when one cannot be kept; here those that cannot
-be kept come as near as possible and are named.
+code maximises the sum of throughput ÷ price instead. That is not the same, because it never leaves a GPU
+idle; it is `objectives.ThroughputPerCost`. The published code also drops all deadlines when it cannot keep
+one. Here a job whose deadline cannot be kept comes as near to it as possible, and the solution names it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from scheduler.core.solvers.objective import ColumnShares, Objective, Rates
 from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import each, nothing, one, single
 
-#: A job that gets less than its SLO takes by more than this part misses it.
+#: A job misses its SLO when its throughput falls short of what the SLO needs by more than this part.
 MISSED = 1e-6
-#: How much of the best ratio may be given up to get more done at nearly the same price.
+#: The part of the best ratio that may be given up to get more done at nearly the same price.
 NEARLY = 1e-7
 
 
 class MinCost(Objective):
-    """Steps per unit of money; among shares with the best ratio, those with the most steps.
+    """Maximise steps per unit of money; among shares with the best ratio, take those with the most steps.
 
-    Without SLOs only the cheapest jobs run, each where it is cheapest: the ratio asks for that.
+    Without SLOs only the cheapest jobs run, each where it is cheapest: the ratio demands it.
     """
 
     agnostic_to_speed: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class MinCost(Objective):
                 yield Problem(name, "steps_left", "is not given", "a job with an SLO needs its steps left")
 
     def marks(self, instance: Instance) -> Floats:
-        """Return the steps per second that each job's SLO takes; none for an SLO already missed."""
+        """Return the steps per second that each job's SLO needs; none for an SLO already missed."""
         if not self.keeps_slos:
             return np.zeros((instance.jobs, 1))
         kept = np.isfinite(instance.slo_seconds) & (instance.slo_seconds > 0)
@@ -72,7 +72,10 @@ class MinCost(Objective):
 
 
 def _attainable(polytope: Polytope, needed: Floats) -> Floats:
-    """Return as much of what is needed as all can have at once: least in sum, relatively, is missing."""
+    """Return the progress of what each job needs that all can have at once.
+
+    The sum of what is missing, relative to the need of each job, is least.
+    """
     chosen = np.flatnonzero(needed > 0)
     if not chosen.size:
         return needed
@@ -83,15 +86,15 @@ def _attainable(polytope: Polytope, needed: Floats) -> Floats:
     if found.further.max(initial=0.0) <= MISSED / 10:
         return needed
     reached = polytope.progress.of(found.shares)
-    # As good as nothing is nothing: as a floor it would ask more of the solver than it can do.
+    # Next to nothing counts as nothing: a floor that low is beyond the precision of the solver.
     lower: Floats = np.where(reached > MISSED * needed, np.minimum(needed, reached), 0.0)
     return lower
 
 
 def _best_ratio(polytope: Polytope, steps: Floats, money: Floats, lower: Floats) -> float:
-    """Return the most steps per money: shares y = k·x and k, such that y costs 1 (Charnes and Cooper)."""
+    """Return the most steps per money, over shares y = k·x and k with a cost of 1 (Charnes and Cooper)."""
     least = lower_bounds(polytope, lower)
-    # The variables are measured so that a share of all GPUs is about one.
+    # The variables are scaled so that a share of all GPUs is about one.
     whole = float(money.max() * polytope.gpus.sum())
     blocks = [
         More(polytope.use, one(-polytope.gpus), np.zeros(len(polytope.gpus))),

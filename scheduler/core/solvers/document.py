@@ -16,7 +16,7 @@ from scheduler.core.solvers.solution import Solution
 _TOP = ("models", "jobs", "entities", "pairs")
 _MODEL = ("gpus", "price_per_hour")
 _PAIR = ("job_classes", "throughput")
-#: Numbers of a job besides its throughputs, and what holds without them.
+#: The numbers of a job besides its throughputs, and their defaults.
 _NUMBERS = {
     "gang": 1.0,
     "weight": 1.0,
@@ -28,7 +28,7 @@ _JOB = ("name", "throughput", "entity", "job_class", "isolated_seconds", *_NUMBE
 
 
 def instance_from(document: Any) -> Instance:
-    """Return the instance that a JSON object describes; raise InstanceError that says all that is wrong."""
+    """Return the instance that a JSON object describes; raise InstanceError that lists everything wrong."""
     reader = _Reader()
     instance = reader.read(document)
     if instance is None:
@@ -37,7 +37,7 @@ def instance_from(document: Any) -> Instance:
 
 
 class _Reader:
-    """Reads a document as far as it can, and notes what is wrong with its form on the way."""
+    """Reads as much of a document as possible, and notes what is wrong with its form."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -89,7 +89,7 @@ class _Reader:
                 "name": name,
                 "entity": str(given.get("entity", "")),
                 "job_class": str(given.get("job_class", name)),
-                # A table of throughputs may well know models that this cluster does not have.
+                # A table of throughputs may list models that this cluster does not have.
                 "throughput": [
                     self._number(subject, f"throughput on {model}", throughputs.get(model, 0.0))
                     for model in models
@@ -118,7 +118,7 @@ class _Reader:
                 for model in models
             ]
             if set(both) <= set(job_classes):
-                # Other classes have no jobs now: a table of pairs may know more than there are.
+                # A table of pairs may list classes that have no jobs now.
                 first.append(job_classes.index(both[0]))
                 second.append(job_classes.index(both[1]))
                 throughput.append(np.array(of_pair).T.reshape(2, len(models)))
@@ -174,7 +174,7 @@ def _short(value: Any) -> str:
 
 
 def solution_to(solution: Solution) -> dict[str, Any]:
-    """Return a solution as a JSON object; a number that is not finite (no job has a claim) is null."""
+    """Return a solution as a JSON object; a number that is not finite (no job has a claim) becomes null."""
     instance = solution.instance
     shares, names = solution.shares, instance.names
     return {

@@ -1,4 +1,4 @@
-"""What can be wrong with an instance, or with what is asked about it."""
+"""The errors of an instance and of a request to solve it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.core.model.errors import SchedulingError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: whose (`job a`, `model V100`), which field, what, and what would be right."""
+    """One mistake: its owner (`job a`, `model V100`), the field, what is wrong, and what would be right."""
 
     subject: str
     field: str
@@ -23,7 +23,7 @@ class Problem:
 
 
 class InstanceError(SchedulingError):
-    """An instance that cannot be used; says everything that is wrong with it."""
+    """An instance that cannot be used; lists everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -31,11 +31,11 @@ class InstanceError(SchedulingError):
 
 
 class ObjectiveError(SchedulingError):
-    """An objective that does not exist, or that cannot do what is asked of it."""
+    """An objective that does not exist, or that cannot do what the caller asks."""
 
 
 class PartitionError(ObjectiveError):
-    """Too many parts: a gang fits into none of the models of its own."""
+    """Too many parts: a gang fits on no model in its part."""
 
 
 class SolverError(SchedulingError):

@@ -1,8 +1,8 @@
-"""Water filling: a job that cannot rise any more stands still, and all others rise on (paper, section 4.3).
+"""Water filling: a job that cannot rise any more stops, and all others keep rising (paper, section 4.3).
 
-The paper finds the jobs that can still rise with a mixed-integer program, and its code stops early now and
-then. Here a job is at its end when its row of the linear program has a positive dual: then it cannot be
-higher in any optimum. Each program ends at least one group's rise, so the fill is exact: lexicographic
+The paper finds the jobs that can still rise with a mixed-integer program, and its code sometimes stops early.
+Here a job has reached its end when its row of the linear program has a positive dual, since it is then no
+higher in any optimum. Each program ends the rise of at least one group, so the fill is exact: lexicographic
 max-min.
 """
 
@@ -21,32 +21,32 @@ from scheduler.core.solvers.objective import ColumnShares, Objective, Rates, ord
 from scheduler.core.solvers.objectives import MaxMin
 from scheduler.core.solvers.polytope import Polytope
 
-#: A group with a larger part of the blame, which sums to 1, is at its end; less may be the solver's error.
+#: A group with a larger part of the blame, which sums to 1, has reached its end; less may be solver error.
 BLAMED = 1e-7
-#: A job this near to its best, relatively, is there.
+#: A job this near to its best, relatively, counts as at its best.
 AT_BEST = 1e-9
-#: Less than this part of its best does not count as a rise of a job.
+#: A gain smaller than this part of a job's best does not count as a rise.
 NO_RISE = 1e-7
 
-#: How fast each group rises, given which are at their end.
+#: Return how fast each group rises, given the groups that have reached their end.
 Paces = Callable[[Flags], Floats]
 
 
 @dataclass(frozen=True, slots=True)
 class _Water:
-    """How far each group has come, and whether it is at its end."""
+    """How far each group has risen, and whether it has reached its end."""
 
     progress: Floats
     ended: Flags
 
 
 def fill(polytope: Polytope, paces: Paces) -> Floats:
-    """Return the progress of a job of each group when each has risen as far as it goes."""
+    """Return the progress of a job of each group when every group has risen as far as it can."""
     water = _Water(np.zeros(polytope.groups), np.zeros(polytope.groups, dtype=bool))
     while (pace := paces(water.ended)).any():
         raised = raise_levels(polytope, pace, water.progress, water.progress)
         rise = pace * raised.height
-        # The softness of others' floors does not count as a rise, and as a floor it could not be kept.
+        # What the slack in other jobs' floors yields is not a rise, and it could not be kept as a floor.
         progress = water.progress + (rise if (rise > NO_RISE * polytope.best).any() else 0.0)
         at_best = progress >= polytope.best * (1 - AT_BEST)
         rising = pace > 0
@@ -56,16 +56,16 @@ def fill(polytope: Polytope, paces: Paces) -> Floats:
             ending[np.argmax(np.where(rising, raised.blame, -1.0))] = True
         water = _Water(progress, water.ended | ending)
         if not (blamed & ~at_best).any():
-            # No job was short of GPUs, only of time: it may go on like that for as many programs as jobs.
+            # No job was short of GPUs, only of time; one by one, this could take as many programs as jobs.
             water = _skip_ahead(polytope, paces, water)
     return water.progress
 
 
 def _skip_ahead(polytope: Polytope, paces: Paces, water: _Water) -> _Water:
-    """Return the last state in which all still rise until they are at their best, and GPUs suffice.
+    """Return the last state for which the GPUs suffice, if every group rises until it is at its best.
 
-    A state that needs too many GPUs gives prices at which it is worth more than everything there is; so is
-    every state that is worth as much at these prices. That mostly leaves a few states to be tried.
+    A state that needs too many GPUs yields prices at which it is worth more than the whole cluster. Every
+    other state worth more than that at these prices needs too many, too, so few states remain to be tried.
     """
     states = list(_unhindered(polytope, paces, water))
     last = len(states) - 1
@@ -82,7 +82,7 @@ def _skip_ahead(polytope: Polytope, paces: Paces, water: _Water) -> _Water:
 
 
 def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Water]:
-    """Yield the states in which one more group is at its best, as if there were GPUs for all."""
+    """Yield the states in which one group after another reaches its best, as if there were GPUs for all."""
     yield water
     while (pace := paces(water.ended)).any():
         rising = pace > 0
@@ -94,7 +94,7 @@ def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Wa
 
 
 class WaterFilling(MaxMin):
-    """Max-min fairness of which not only the least, but the next, and so on, is as large as can be."""
+    """Lexicographic max-min fairness: the least progress is as large as possible, then the next least."""
 
     def choose(self, polytope: Polytope) -> ColumnShares:
         weight = polytope.marks[:, 0]
@@ -103,10 +103,10 @@ class WaterFilling(MaxMin):
 
 
 class Hierarchical(Objective):
-    """Fair between entities by weight; inside fair between jobs, or the earliest first (section 4.3).
+    """Divide fairly between entities by weight, and within one between its jobs or first come, first served.
 
-    A job at its end leaves its part of the entity's weight to the entity's other jobs. Within a FIFO entity
-    the earliest job that can still rise has all of the weight.
+    Section 4.3. A job that has reached its end leaves its part of the entity's weight to the entity's other
+    jobs. Within a FIFO entity the earliest job that can still rise has all of the weight.
     """
 
     meaning: ClassVar[str] = "least progress ÷ part of its entity's weight, in GPUs of average speed"
@@ -138,7 +138,7 @@ class Hierarchical(Objective):
         return float((progress_of(instance, rates.throughput)[claims] / pace[claims]).min(initial=np.inf))
 
     def _paces(self, marks: Floats, size: Floats, ended: Flags) -> Floats:
-        """Return the part of its entity's weight that each job has while those of `ended` stand still."""
+        """Return the part of its entity's weight that each job has while groups in `ended` stand still."""
         entity, owner, weight, turn = marks.T
         index = entity.astype(np.intp)
         weight = np.where(ended, 0.0, weight)

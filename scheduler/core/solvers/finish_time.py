@@ -1,12 +1,11 @@
 """Finish-time fairness: no job finishes much later than on its own part of the cluster (section 4.2).
 
-K. Mahajan et al., "Themis", NSDI'20. A job's rho is the time from its submission to its end as things are,
-divided by the same on an m-th of every model. The worst rho is as small as possible.
+K. Mahajan et al., "Themis", NSDI'20. A job's rho is the time from its submission to its end on the shared
+cluster, divided by the same time on an m-th of every model. The worst rho is as small as possible.
 
-The published code solves a convex program with a general solver. Here a rho is possible when all jobs can be
-given the throughputs that it takes, which is a linear program. For a rho that is not possible, the duals of
-that program give a bound below which no rho is possible. So few programs lead to the optimum, with a proof
-that it is one.
+The published code solves a convex program with a general solver. Here a linear program finds whether a rho
+is possible: whether all jobs can get the throughputs that it needs. Where it is not, the duals of that
+program give a bound below which no rho is possible. So a few programs lead to the optimum and prove it.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from scheduler.core.solvers.linear import LARGE_FINISH_TIMES
 from scheduler.core.solvers.objective import ColumnShares, Objective, Rates, needs_steps
 from scheduler.core.solvers.polytope import Polytope
 
-#: How near upper and lower bound of rho must come, relatively.
+#: How near the upper and the lower bound of rho must come, relatively.
 EXACT = 1e-8
 MOST_PROGRAMS = 60
 
 
 class FinishTimeFairness(Objective):
-    """The worst finish-time fairness is as good as can be. Weights do not count, as in the published code."""
+    """Make the worst finish-time fairness as good as possible; ignore weights, as the published code does."""
 
     agnostic_to_speed: ClassVar[bool] = True
     meaning: ClassVar[str] = "worst rho: time from submission to end ÷ the same on the job's own part"
@@ -68,21 +67,21 @@ class FinishTimeFairness(Objective):
 
 
 def _alone_seconds(instance: Instance) -> Floats:
-    """Return the time from submission to end on the job's own part."""
+    """Return the seconds from submission to end of each job on its own part of the cluster."""
     alone: Floats = instance.isolated_seconds + instance.steps_left / instance.isolated_throughput()
     return alone
 
 
 def _best_possible(polytope: Polytope, steps: Floats, age: Floats, alone: Floats) -> float:
-    """Return the rho that the worst-off job has even at its fastest."""
+    """Return the rho of the worst-off job when every job runs at its fastest."""
     return float(((age + steps / polytope.best) / alone).max())
 
 
 def _bound(price: Floats, steps: Floats, age: Floats, alone: Floats, height: float, lower: float) -> float:
-    """Return the rho below which the progress needed is worth more than all progress there can be.
+    """Return the rho below which the progress needed is worth more than any shares can be.
 
-    By duality no shares are worth more than `height` at these prices, while rho takes the sum of price ×
-    progress needed, which falls with rho.
+    By duality no shares are worth more than `height` at these prices. A rho needs the sum of price × progress
+    needed, which falls as rho grows.
     """
     counted = np.flatnonzero(price > 0)
     price, steps, age, alone = price[counted], steps[counted], age[counted], alone[counted]

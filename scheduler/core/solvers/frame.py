@@ -1,7 +1,7 @@
-"""A polytope as the rows of a linear program, scaled so that jobs which need little count as much as others.
+"""A polytope as the rows of a linear program, scaled so that jobs that need little are as exact as others.
 
-A job that must get a millionth of a GPU is served to six digits only when its columns are measured in
-millionths; so each job's columns are scaled by the share that is expected to be enough for it.
+A job that needs a millionth of a GPU gets it to six digits only when its columns are measured in millionths.
+So each job's columns are scaled by the share that is expected to be enough for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from scheduler.core.solvers.linear import LARGE, maximise
 from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import Terms, nothing
 
-#: No job's columns are scaled by less, or the solver would drop its use of GPUs as nought.
+#: The least scale of a job's columns; with less, the solver would drop the job's use of GPUs as zero.
 LEAST_SCALE = 1e-4
-#: How much less than its floor a job may be given, relatively: ten times the solver's own error.
+#: How far below its floor a job may end up, relatively: ten times the solver's own error.
 SLACK = 1e-8
 
 
@@ -56,7 +56,7 @@ def best_shares(
     further_lower: float = 0.0,
     large: int = LARGE,
 ) -> BestShares:
-    """Return what maximises reward·shares + further_reward·further under the polytope's rows and more.
+    """Return what maximises reward·shares + further_reward·further under the rows of the polytope and `more`.
 
     `expected` is the progress that is about enough for a job of each group; only the scaling uses it.
     `large` is for the solver (module `linear`).
@@ -80,7 +80,7 @@ def best_shares(
 
 
 def within(polytope: Polytope, shares: Floats) -> Floats:
-    """Return the shares without the solver's last error: not negative, no job above all its time or GPUs."""
+    """Return the shares without the solver's rounding: none negative, and time and GPUs not exceeded."""
     shares = np.maximum(shares, 0.0)
     time = polytope.time.of(shares) / polytope.size
     used = polytope.use.of(shares) / np.where(polytope.gpus > 0, polytope.gpus, 1.0)
@@ -99,7 +99,7 @@ def _scale(polytope: Polytope, expected: Floats | None) -> tuple[Floats, Floats]
 
 
 def _polytope_rows(polytope: Polytope, scale: Floats, size: Floats) -> list[More]:
-    """Return the rows of GPUs and of time, each measured so that its largest coefficient is about one."""
+    """Return the rows of GPUs and of time, each scaled so that its largest coefficient is about one."""
     use, time = polytope.use, polytope.time
     largest = np.full(use.rows, 1e-300)
     np.maximum.at(largest, use.row, use.value * scale[use.column])
@@ -110,7 +110,7 @@ def _polytope_rows(polytope: Polytope, scale: Floats, size: Floats) -> list[More
 
 
 def joined(blocks: list[More], scale: Floats) -> tuple[Terms, Floats]:
-    """Return all rows one below the other, further variables behind the shares."""
+    """Return all rows one below the other, with the further variables after the shares."""
     upper = np.concatenate([block.upper for block in blocks])
     starts = np.cumsum([0, *[len(block.upper) for block in blocks]])
     row, column, value = [], [], []

@@ -1,4 +1,4 @@
-"""The facts that an allocation is decided on, as arrays: jobs, GPU models, and how well jobs share GPUs.
+"""The facts behind an allocation, as arrays: jobs, GPU models, and how well jobs share GPUs.
 
 Notation of the paper: `throughput[i, j]` is T_ij, the steps per second of the whole gang of job i on model j.
 """
@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 class Pairs:
     """Throughputs of two jobs on the same GPUs, by the jobs' classes (paper, section 3.1)."""
 
-    #: Kinds of the two jobs, by pair.
+    #: The class of each of the two jobs, by pair.
     first: Ints
     second: Ints
     #: Steps per second of the first and of the second job: pair × 2 × model.
@@ -31,13 +31,13 @@ class Pairs:
 class Instance:
     """Jobs that compete for GPUs of several models; `checking.checked_instance` makes one.
 
-    A throughput is zero where a job does not run, even if only because its gang is larger than the model's
-    GPUs. A quantity that an instance does not give is NaN (steps) or infinite (SLO).
+    A throughput is zero where a job does not run, including where its gang needs more GPUs than the model
+    has. A quantity that the instance leaves out is NaN (steps) or infinite (SLO).
     """
 
     names: tuple[str, ...]
     models: tuple[str, ...]
-    #: GPUs and price of a GPU for an hour, by model.
+    #: The GPUs and the price of a GPU-hour, by model.
     gpus: Floats
     price: Floats
     #: Steps per second, job × model.
@@ -46,17 +46,17 @@ class Instance:
     gang: Floats
     weight: Floats
     steps_left: Floats
-    #: Since it was submitted.
+    #: Time since the submission.
     age_seconds: Floats
-    #: Time from now in which it should finish.
+    #: Time from now within which the job should finish.
     slo_seconds: Floats
-    #: What the steps done so far would have taken on the job's own part of the cluster (Themis).
+    #: The time that the steps done so far would have taken on the job's own part of the cluster (Themis).
     isolated_seconds: Floats
     #: Indices into `entities`: the entity of each job.
     entity: Ints
     entities: tuple[str, ...]
     entity_weight: Floats
-    #: Indices of job classes: what `pairs` speaks of.
+    #: Indices into `job_classes`, which `pairs` refers to.
     job_class: Ints
     job_classes: tuple[str, ...]
     pairs: Pairs | None = None
@@ -73,7 +73,7 @@ class Instance:
 
     @property
     def average_throughput(self) -> Floats:
-        """Return what each job would get if its time were split in proportion to the GPUs of each model.
+        """Return the throughput of each job if its time were split in proportion to the GPUs of each model.
 
         Gavel's normaliser: progress 1 is one gang that always runs on an average GPU.
         """
@@ -87,13 +87,13 @@ class Instance:
         return best
 
     def isolated_shares(self) -> Floats:
-        """Return an m-th of every model for each of m jobs, as far as it runs there: job × model."""
+        """Return the shares of m jobs that get an m-th of every model on which they run: job × model."""
         shares = np.where(self.throughput > 0, self.gpus / (self.jobs * self.gang[:, None]), 0.0)
         within_its_time: Floats = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return within_its_time
 
     def isolated_throughput(self) -> Floats:
-        """Return what each job gets on its own m-th part of every model (Gavel's isolated policy)."""
+        """Return the throughput of each job on its own m-th of every model (Gavel's isolated policy)."""
         isolated: Floats = (self.throughput * self.isolated_shares()).sum(axis=1)
         return isolated
 
@@ -113,10 +113,10 @@ class Instance:
 
 
 def blind(instance: Instance, *, to_speed: bool) -> Instance:
-    """Return what a policy that takes all models for alike believes.
+    """Return the instance as a policy sees it that treats all models alike.
 
-    With `to_speed` every job is as fast everywhere as on its best model (Gavel's agnostic baselines take the
-    V100's column, which is the best); otherwise all jobs have throughput 1, and time is all that counts.
+    With `to_speed` every job is as fast everywhere as on its best model (Gavel's agnostic baselines use the
+    V100's column, which is the best). Otherwise all jobs have throughput 1, and only time counts.
     """
     believed = instance.fastest[:, None] if to_speed else np.ones((instance.jobs, 1))
     return replace(instance, throughput=np.where(instance.throughput > 0, believed, 0.0), pairs=None)

@@ -1,12 +1,13 @@
-"""The two programs of `levels` by an interior point method that uses how few GPU models there are.
+"""Solve the two programs of `levels` by an interior point method that exploits how few GPU models there are.
 
-A general solver sees more rows than there are jobs. But jobs only meet in the GPUs of each model: given what
-these cost, each job is a small problem by itself, and its part of a Newton step is two numbers, the prices of
-its time and of its level. So a step is some arithmetic on arrays of models × jobs and one system of as many
-equations as models, and ten to thirty steps lead to the optimum whatever the number of jobs.
+A general solver sees more rows than there are jobs. But jobs compete only for the GPUs of each model. Given
+the prices of these, each job is a small problem of its own, and its part of a Newton step is two numbers: the
+prices of its time and of its level. So a step is some arithmetic on arrays of models × jobs, and one system
+with an equation for each model and one for the height. Ten to thirty steps lead to the optimum, whatever the
+number of jobs.
 
 The steps are those of S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM
-Journal on Optimization 2 (1992). Only without pairs, which belong to two jobs.
+Journal on Optimization 2 (1992). The method works only without pairs, because a pair belongs to two jobs.
 """
 
 from __future__ import annotations
@@ -18,53 +19,54 @@ import numpy as np
 from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.instance import Flags, Floats
 
-#: How near value and bound must come, and how far a row may be off, relatively.
+#: How near the value and the bound must come, relatively.
 EXACT = 1e-9
-#: What is good enough where steps lead no nearer: many models of nearly the same price leave no more digits.
+#: What suffices where steps lead no nearer, since many models at nearly the same price leave no more digits.
+#: No row may be off by more.
 ALMOST = 1e-8
 MOST_STEPS = 60
-#: What part of the way to the boundary a step goes at most.
+#: The largest part of the way to the boundary that a step goes.
 BOUNDARY = 0.995
-#: The most that a correction of second order counts for, in products of the size that is aimed at: larger
-#: ones come of steps that will not be gone.
+#: The largest second-order correction, as a multiple of the product that is aimed at; larger corrections come
+#: from steps that will not be taken in full.
 CORRECTION = 10.0
-#: Parts of the reward, and of what a job is worth, that the first prices of levels and of time are.
+#: The first prices of levels, as a part of the reward, and of time, as a part of what a job is worth.
 FIRST_LEVEL, FIRST_TIME = 0.5, 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Maximise reward × height + the sum of worth × share, height being at most 1, by shares of groups.
+    """Maximise reward × height + the sum of worth × share over shares and a height of at most 1.
 
-    No group has more than all its time, and no model more than its GPUs, of which a share uses a part. The
+    No group exceeds its time, and no model its GPUs; `use` is the part of these that a share takes. The
     progress of each group with a pace is at least pace × height. Arrays are model × group, or by group.
     """
 
-    #: Where a group runs at all.
+    #: The models on which each group runs at all.
     opened: Flags
     use: Floats
     worth: Floats
     progress: Floats
     pace: Floats
     reward: float
-    #: Shares that are about enough, to begin with.
+    #: Shares that are about enough: the starting point.
     enough: Floats
     exact: float = EXACT
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """Shares, the height, and what a little more pace of each group costs, of a reward of 1."""
+    """Shares, the height, and `blame`: what a little more pace of each group costs, out of a reward of 1."""
 
     shares: Floats
     height: float
     blame: Floats
-    #: No shares come to more than this height, however little they are worth.
+    #: No shares reach more than this height, even if nothing else counts.
     highest: float
 
 
 def optimum(program: Program) -> Optimum:
-    """Return where value and bound meet. Raises SolverError when the path is lost."""
+    """Return the point where value and bound meet. Raises SolverError when no step leads there."""
     path, before = _Path(program), np.inf
     with np.errstate(all="ignore"):
         for _ in range(MOST_STEPS):
@@ -80,11 +82,11 @@ def optimum(program: Program) -> Optimum:
 
 
 class _Path:
-    """A point and the way on: variables and slacks, each with a price, in two arrays of equal form.
+    """A point, and the steps from it: variables and slacks, each with a price, in two arrays of equal shape.
 
-    In this order: shares, time that is left, progress above the level, GPUs that are left, height that is
-    missing to 1; and the prices of not sharing, of time, of levels, of GPUs, of the height. Where there is no
-    share or no level the entries stay as they are, and do not count.
+    The values are, in this order: shares, time left, progress above the level, GPUs left, and height missing
+    to 1. Their prices are those of shares that are zero, of time, of levels, of GPUs and of the height. An
+    entry where a group has no share or no level never changes and does not count.
     """
 
     def __init__(self, program: Program) -> None:
@@ -96,7 +98,7 @@ class _Path:
             [program.opened.ravel(), np.ones(groups), self._levels, np.ones(models + 1)]
         )
         self._count = self._counts.sum()
-        # What does not change from step to step: of models, of couples of models, of jobs.
+        # What does not change from step to step, for models, for couples of models, and for jobs.
         rates, number = program.progress, np.arange(models)
         self._one, self._two = np.triu_indices(models, 1)
         self._faster = rates[:, None] - rates
@@ -110,7 +112,7 @@ class _Path:
         self._begin()
 
     def _begin(self) -> None:
-        """Take a point inside, and prices for which no share is worth more than it costs."""
+        """Choose a point inside, and prices at which no share is worth more than it costs."""
         program, levels = self._program, self._levels
         models = len(program.use)
         shares = program.opened * program.enough
@@ -147,7 +149,7 @@ class _Path:
         )
 
     def gap(self) -> float:
-        """Return how far value and bound are apart, relatively: all products of a value and its price."""
+        """Return the relative gap of value and bound: the sum of the products of all values and prices."""
         program = self._program
         self._of_values, self._of_prices = self._split(self._values), self._split(self._prices)
         self._pairs = self._values * self._prices * self._counts
@@ -157,7 +159,7 @@ class _Path:
         return self._gap / max(abs(value), 1e-300)
 
     def optimum(self) -> Optimum:
-        """Return where the path ends. Raises SolverError when rounding has led it astray."""
+        """Return the optimum at this point. Raises SolverError when rounding has led the path astray."""
         program = self._program
         shares, time, above, _, below = self._of_values
         height = 1 - float(below[0])
@@ -173,10 +175,10 @@ class _Path:
         return Optimum(shares, height, prices / program.reward, highest)
 
     def _highest(self) -> float:
-        """Return a bound of the height; infinity where none is found.
+        """Return an upper bound of the height; infinity where none is found.
 
-        Any prices of levels and GPUs make one. Where the height already counts most, a larger reward adds to
-        each price what it would be if only the height were worth anything; so the bound is then the height.
+        Any prices of levels and GPUs give a bound. Where the height already comes first, a larger reward adds
+        to each price what the price would be if only the height counted. The bound is then the height itself.
         """
         program = self._program
         try:
@@ -200,7 +202,7 @@ class _Path:
         )
 
     def step(self) -> None:
-        """Go on: look how far the way to the optimum is free, and aim at the middle of it accordingly."""
+        """Take one step: try the direct way to the optimum, and aim the more centrally the less is free."""
         self._factorise()
         change, price_change = self._towards(-self._pairs)
         first, second = _length(self._values, change), _length(self._prices, price_change)
@@ -214,8 +216,8 @@ class _Path:
     def _factorise(self) -> None:
         """Reduce the system of a step to the prices of GPUs and the height.
 
-        With D = share ÷ price of not sharing, a job's time and level are a system M of two equations, and
-        `across` is D - D E M⁻¹ Eᵀ D, model × model, where the rows of E are ones and -progress. All is sums
+        With D = share ÷ its price, a job's time and level form a system M of two equations. `across` is
+        D - D E M⁻¹ Eᵀ D, model × model, where the rows of E are ones and -progress. It is computed from sums
         of positive products: where D is large, differences would have no digits left.
         """
         program, rates = self._program, self._program.progress
@@ -255,10 +257,10 @@ class _Path:
         self._system = system
 
     def _towards(self, target: Floats, reward: float = 0.0) -> tuple[Floats, Floats]:
-        """Return the changes of values and prices by which their products change by what is wanted.
+        """Return the changes of values and prices that change their products by `target`.
 
-        Rows and prices are met from the beginning on, so only the products are missing; unless the height has
-        `reward` more reward.
+        The first point already satisfies all rows, so only the products are off; `reward` is added to the
+        reward of the height.
         """
         program, values, prices = self._program, self._of_values, self._of_prices
         pairs = self._split(target)
@@ -275,7 +277,7 @@ class _Path:
         worth, level = worth - cost, level + program.pace * rise
         shares = self._shares(worth, time, level)
         level_price = self._levels * self._level_prices(worth, time, level)
-        # From the rows, so that these are met whatever was rounded.
+        # Computed from the rows, so that rounding does not violate them.
         less_time = -np.add.reduce(shares)
         time_price = (pairs[1] - prices[1] * less_time) / values[1]
         change = (
@@ -304,6 +306,6 @@ class _Path:
 
 
 def _length(values: Floats, change: Floats, boundary: float = 1.0) -> float:
-    """Return the part of the change, at most all of it, that leaves every value positive."""
+    """Return the largest part of the change, 1 at most, that leaves every value positive."""
     steepest = float((change / values).min())
     return min(1.0, -boundary / steepest) if steepest < 0 else 1.0

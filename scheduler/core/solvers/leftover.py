@@ -1,9 +1,9 @@
-"""What is left over where no job makes more of a GPU than another: the same for all.
+"""Divide what is left over evenly where no job makes more of a GPU than another.
 
-For jobs to which all models are alike, a program of most progress in sum only requires that no GPU idles, and
-the solver's division is arbitrary. So here every job gets as many more GPUs (of its time) as any other, until
-all its time is taken or none are left on the models on which it runs: the lexicographic optimum of what is
-added.
+For jobs that run equally fast on all models, a program that maximises the sum of progress only requires that
+no GPU idles, and the solver's division is arbitrary. So here every job gets equally many more GPUs (averaged
+over its time), until all its time is taken or no GPU is left on the models on which it runs. What is added is
+a lexicographic optimum.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from numpy.typing import NDArray
 from scheduler.core.solvers.instance import Flags, Floats
 from scheduler.core.solvers.polytope import Polytope
 
-#: If jobs run on more different sets of models than this, what is left over is not evened.
+#: If the jobs run on more different sets of models than this, what is left over is not divided evenly.
 MOST_KINDS = 8
-#: A job is as fast on a model as on its best from this part of the rate on.
+#: A job counts as equally fast on a model as on its best from this part of the best rate on.
 ALIKE = 1 - 1e-9
-#: Unions of models whose GPUs last for nearly as far a rise as others' are used up with them.
+#: Unions of models that allow a rise this near to the least, relatively, are used up together with that one.
 NEAR = 1e-12
 
 
 def is_alike_everywhere(polytope: Polytope) -> bool:
-    """Return whether every job is as fast on one model as on another, and no jobs are paired."""
+    """Return whether every job is equally fast on all models on which it runs, and no jobs are paired."""
     best = polytope.best
     return not polytope.paired.any() and bool((polytope.rate_first >= ALIKE * best[polytope.first]).all())
 
 
 def evened(polytope: Polytope, lower: Floats) -> Floats | None:
-    """Return the progress of a job of each group when what floors leave over is divided evenly.
+    """Return the progress of a job of each group when what the floors leave over is divided evenly.
 
-    None where it matters who gets a GPU, or where: jobs are faster on one model than on another, or in pairs.
+    None where it matters which job gets which GPU: where jobs are faster on one model than on another, or in
+    pairs; and where they run on more than `MOST_KINDS` sets of models.
     """
     if not is_alike_everywhere(polytope):
         return None
@@ -49,9 +50,10 @@ def evened(polytope: Polytope, lower: Floats) -> Floats | None:
 
 
 def _raised(has: Floats, polytope: Polytope, kinds: Flags, kind: NDArray[np.intp]) -> Floats:
-    """Return the GPUs of each job when all rise alike.
+    """Return the GPUs of each job when all rise equally.
 
-    GPUs suffice when those of each union of kinds' models do for the jobs that run nowhere else (Hall).
+    The GPUs suffice when, for each union of the kinds' sets of models, they suffice for the jobs that run
+    nowhere else (Hall).
     """
     size, gang = polytope.size, polytope.gang
     unions = np.unique(
@@ -83,7 +85,7 @@ def _rise(left: float, room: Floats, size: Floats) -> float:
     order = np.argsort(room)
     room, size = room[order], size[order]
     still = np.cumsum(size[::-1])[::-1]
-    # What has been used when the next one has no more room.
+    # The amount used when the next job has no more room.
     used = np.cumsum(np.diff(room, prepend=0.0) * still)
     first = int(np.searchsorted(used, left))
     if first == len(room):

@@ -1,4 +1,4 @@
-"""Raise all jobs together: the linear program under max-min fairness, makespan and their kin."""
+"""Raise all jobs together: the linear program behind max-min fairness, makespan and similar objectives."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from scheduler.core.solvers.linear import LARGE
 from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import one
 
-#: From this many groups on the interior point method is the faster one for one stage, and for both stages in
-#: one program, for at most this many models.
+#: The least groups from which the interior point method is faster: for one stage, and for both stages in one
+#: program; and the most models for which it is.
 INSIDE_FROM, FAIR_INSIDE_FROM, MOST_MODELS = 40, 2, 24
-#: No job's shares begin lower: the way from there would be long.
+#: The least shares of a job at the start; lower ones would take many steps.
 LEAST_BEGINNING = 1e-4
-#: What it costs to leave the floors, or the highest level, in parts of all the progress there could be: more
-#: than it brings, if not the one then the other.
+#: The rewards of the height, relative to all the progress there could be, that are tried in this order until
+#: leaving the floors or the highest level costs more than it brings.
 PENALTIES = (10.0, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """How far all active jobs came together, and which groups kept them from going further."""
+    """How far all active jobs rose together, and which groups kept them from rising further."""
 
     height: float
     shares: Floats
     #: Progress of a job, by group.
     progress: Floats
-    #: How much of the responsibility for the height each group has; sums to 1. A group with a part of it can
-    #: not rise in any optimum (complementary slackness).
+    #: Each group's part in limiting the height; sums to 1. A group with a positive part rises no further in
+    #: any optimum (complementary slackness).
     blame: Floats
 
 
@@ -46,7 +46,7 @@ def raise_levels(
     lower: Floats | None = None,
     large: int = LARGE,
 ) -> Levels:
-    """Maximise z such that each job makes progress base + pace·z, and none less than its floor.
+    """Maximise z such that each job makes at least progress base + pace·z, and none falls below its floor.
 
     Groups with pace zero are not raised. At least one group must have a positive pace.
     """
@@ -54,7 +54,7 @@ def raise_levels(
     lower = np.zeros(polytope.groups) if lower is None else lower
     chosen = (pace > 0) | (lower > 0)
     if 2 * chosen.sum() < polytope.groups and not polytope.paired.any():
-        # In a hierarchy of queues most jobs are not up yet: they need no columns.
+        # In a hierarchy of queues it is not the turn of most jobs yet, so they need no columns.
         part, columns = polytope.without_others(chosen)
         raised = raise_levels(part, pace[chosen], base[chosen], lower[chosen], large)
         return Levels(
@@ -67,7 +67,7 @@ def raise_levels(
         with suppress(SolverError):
             return _raised_inside(polytope, pace)
     active = np.flatnonzero(pace > 0)
-    # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
+    # No job rises above its best, so this is an upper bound of z, and the unit in which z is measured.
     bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
     expected = np.where(pace > 0, base + pace * bound, lower)
     level = More(
@@ -104,7 +104,7 @@ def _is_for_inside(polytope: Polytope, groups: int) -> bool:
 
 def _raised_inside(polytope: Polytope, pace: Floats) -> Levels:
     active = pace > 0
-    # Twice of what no job can exceed, so that it is the jobs' own rows that end the rise.
+    # Twice what no job can exceed, so that the jobs' own rows end the rise.
     bound = 2 * float((polytope.best[active] / pace[active]).min())
     found = _inside(polytope, pace * bound, reward=1.0, is_worth=False)
     shares = within(polytope, polytope.columns_of(found.shares.T))
@@ -112,10 +112,11 @@ def _raised_inside(polytope: Polytope, pace: Floats) -> Levels:
 
 
 def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool) -> Optimum:
-    """Return how far the level is reached for the reward; progress in sum may be worth something, too."""
+    """Return how far all groups reach their level; `is_worth` rewards the sum of progress, too."""
     rates = np.zeros((polytope.groups, len(polytope.gpus)))
     rates[polytope.first, polytope.model] = polytope.rate_first
-    # Models that are alike to all jobs are one, whose shares are theirs by their GPUs; so prices are unique.
+    # Models that are alike to all jobs become one, so that prices are unique; its shares are then divided
+    # among them by their GPUs.
     there = np.flatnonzero(polytope.gpus > 0)
     alike = (rates[:, there, None] == rates[:, None, there]).all(axis=0).argmax(axis=1)
     first, one_of = np.unique(there[alike], return_inverse=True)
@@ -139,22 +140,22 @@ def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool)
 
 
 def _back(values: Floats, chosen: Flags) -> Floats:
-    """Return the values in the places that are wanted, and zeros elsewhere."""
+    """Return the values at the chosen places, and zeros elsewhere."""
     whole = np.zeros(len(chosen))
     whole[chosen] = values
     return whole
 
 
 def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
-    """Return the shares of most progress in sum among those that raise all jobs with a pace highest.
+    """Return, among the shares that raise all jobs with a pace highest, those with the most progress in sum.
 
-    `raise_levels` and `hand_out` are one program where the height has enough worth that it comes first. How
-    much that must be is not known before; afterwards a bound of the height shows whether it was enough.
+    `raise_levels` and `hand_out` become one program where the height is worth so much that it comes first.
+    How much that takes is unknown beforehand; afterwards a bound of the height shows whether it was enough.
     """
     if _is_for_inside(polytope, FAIR_INSIDE_FROM) and not is_alike_everywhere(polytope):
         active = pace > 0
         rise = polytope.best[active] / pace[active]
-        # What no job can exceed, nor all together on all GPUs; twice that, as in `_raised_inside`.
+        # Twice, as in `_raised_inside`, what no job can exceed, nor all of them together on all GPUs.
         together = polytope.gpus.sum() / ((polytope.size * polytope.gang)[active] / rise).sum()
         level = pace * (2 * float(min(rise.min(), together)))
         for penalty in PENALTIES:
@@ -167,10 +168,11 @@ def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
 
 
 def hand_out(polytope: Polytope, lower: Floats) -> Floats:
-    """Return the shares of most progress in sum in which no job makes less than its floor.
+    """Return the shares with the most progress in sum in which no job falls below its floor.
 
-    The second stage of all objectives that only consider the worst-off: its optimum is Pareto-efficient. What
-    is left over goes where it does most; to all alike where it does as much wherever it goes.
+    This is the second stage of all objectives that only consider the worst-off job; its optimum is
+    Pareto-efficient. What is left over goes where it does most, or is divided evenly where that does not
+    matter (`leftover`).
     """
     if (even := evened(polytope, lower)) is not None:
         return _placed(polytope, even)
@@ -185,10 +187,10 @@ def hand_out(polytope: Polytope, lower: Floats) -> Floats:
 
 
 def _placed(polytope: Polytope, progress: Floats) -> Floats:
-    """Return shares that come to the progress, for jobs that are as fast on one model as on another."""
+    """Return shares that yield this progress, for jobs that are equally fast on all their models."""
     part = polytope.gpus[polytope.model] / polytope.gpus.sum()
     if len(polytope.model) == polytope.groups * np.count_nonzero(polytope.gpus):
-        # All run everywhere.
+        # Every job runs on every model.
         return within(polytope, (progress / polytope.best * polytope.size)[polytope.first] * part)
     return best_shares(
         polytope, np.zeros(polytope.columns), lower_bounds(polytope, progress), expected=progress

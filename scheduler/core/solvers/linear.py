@@ -11,17 +11,17 @@ from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.instance import Floats
 from scheduler.core.solvers.terms import Terms
 
-#: How far a row may be off, after scaling. HiGHS's own 1e-7 shows in the sixth digit of an objective; it is
-#: for programs whose bounds come from the solution of another one and miss each other by a rounding error.
+#: How far a row may be off, after scaling. HiGHS's default, 1e-7, shows in the sixth digit of an objective;
+#: it is for programs whose bounds come from another solution and miss each other by a rounding error.
 TOLERANCES = (1e-9, 1e-7)
-#: From this many rows on, the interior point method is the faster one: where jobs have floors or levels; for
-#: the levels of finish-time fairness; for a sum over the polytope (measured with 256 to 8,192 jobs).
+#: The least rows from which the interior point method is faster: where jobs have floors or levels; for the
+#: levels of finish-time fairness; for a sum over the polytope (measured with 256 to 8,192 jobs).
 LARGE, LARGE_FINISH_TIMES, LARGE_SUM = 20_000, 2_000, 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class LinearOptimum:
-    """Where the optimum is, and what a unit more of each row's upper bound would add to it."""
+    """The optimum, and what one more unit of each row's upper bound would add to it."""
 
     values: Floats
     duals: Floats
@@ -30,8 +30,8 @@ class LinearOptimum:
 def maximise(reward: Floats, rows: Terms, upper: Floats, lower: Floats, large: int = LARGE) -> LinearOptimum:
     """Return the optimum of reward·v over rows·v <= upper, v >= lower (which may be -inf).
 
-    From `large` rows on the interior point method is tried first.
-    Raises SolverError when there is none, by either method.
+    From `large` rows on, the interior point method is tried first.
+    Raises SolverError when neither method finds an optimum.
     """
     # SciPy takes a third of a second to load, and most processes that know this never compute with it.
     from scipy.optimize import linprog

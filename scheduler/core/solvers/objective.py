@@ -1,4 +1,4 @@
-"""What every objective is: a way to choose shares in a polytope, and a number that says how good they are."""
+"""The base of every objective: a way to choose shares in a polytope, and a number that rates them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ColumnShares:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What comes of shares: steps per second by job, money per hour, and steps per second ÷ price in sum."""
+    """What shares yield: steps per second by job, money per hour, and steps per second ÷ price in sum."""
 
     throughput: Floats
     spending: float
@@ -33,12 +33,12 @@ class Rates:
 
 
 class Objective(ABC):
-    """One policy of the family. All jobs of the instances it sees run on some model."""
+    """One policy of the family. It sees only instances whose every job runs on some model."""
 
-    #: What the value is, with its unit.
+    #: The meaning of the value, with its unit.
     meaning: ClassVar[str]
-    #: Whether its agnostic form believes every job as fast everywhere as on its best model; else time is
-    #: all that counts.
+    #: Whether its agnostic form treats every job as equally fast everywhere as on its best model; otherwise
+    #: only time counts.
     agnostic_to_speed: ClassVar[bool] = False
     #: Whether two jobs may share GPUs.
     shares_gpus: ClassVar[bool] = True
@@ -48,24 +48,24 @@ class Objective(ABC):
     keeps_slos: bool = False
 
     def problems(self, instance: Instance) -> Iterable[Problem]:
-        """Yield what it needs to know of the jobs and is not given."""
+        """Yield a problem for each fact about the jobs that the objective needs and the instance lacks."""
         return ()
 
     def marks(self, instance: Instance) -> Floats:
-        """Return what it considers besides throughput and gang, job × mark; unlike jobs are kept apart."""
+        """Return what it considers besides throughput and gang: job × mark. It separates unlike jobs."""
         return np.zeros((instance.jobs, 0))
 
     @abstractmethod
     def choose(self, polytope: Polytope) -> ColumnShares:
-        """Return an optimum, Pareto-efficient and always the same; raise SolverError when none is found."""
+        """Return a Pareto-efficient optimum, always the same one; raise SolverError when none is found."""
 
     @abstractmethod
     def value(self, instance: Instance, rates: Rates) -> float:
-        """Return how good it is that the jobs run at these rates."""
+        """Return the value of the objective when the jobs run at these rates."""
 
 
 def needs_steps(instance: Instance) -> Iterable[Problem]:
-    """Yield the jobs of which it is not known how many steps are left."""
+    """Yield a problem for each job whose number of steps left is unknown."""
     for job in np.flatnonzero(np.isnan(instance.steps_left)):
         yield Problem(
             f"job {instance.names[job]}", "steps_left", "is not given", "this objective needs the steps left"
@@ -73,12 +73,12 @@ def needs_steps(instance: Instance) -> Iterable[Problem]:
 
 
 def progress_of(instance: Instance, throughput: Floats) -> Floats:
-    """Return throughputs as progress (module `polytope`)."""
+    """Return throughputs converted to progress (module `polytope`)."""
     progress: Floats = throughput * instance.gang / instance.average_throughput
     return progress
 
 
 def order_of_arrival(instance: Instance) -> Ints:
-    """Return the jobs, the oldest first; between two equally old ones, the one listed first."""
+    """Return the jobs, the oldest first; between two equally old jobs, the one listed first."""
     order: Ints = np.argsort(-instance.age_seconds, kind="stable")
     return order

@@ -4,8 +4,8 @@ Departures from the published code (stanford-futuredata/gavel):
 
 - makespan: one program in 1/makespan, which is exact; the code bisects the makespan to 5 %.
 - FIFO: the paper's program; the code (and all published FIFO curves) walks the queue greedily.
-- All that only consider the worst-off job end with a second stage (`levels.hand_out`); the code leaves the
-  division of what is left over to the solver.
+- Objectives that only consider the worst-off job end with a second stage (`levels.hand_out`); the code leaves
+  the division of what is left over to the solver.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from scheduler.core.solvers.polytope import Polytope
 
 
 class MaxMin(Objective):
-    """Least attained service, weighted: the least progress ÷ weight is as large as can be (section 4.1).
+    """Weighted least attained service: the least progress ÷ weight is as large as possible (section 4.1).
 
-    A job with weight zero has no claim; it gets of what is left over.
+    A job with weight zero has no claim; it shares only in what is left over.
     """
 
     meaning: ClassVar[str] = "least progress ÷ weight, in GPUs of average speed"
@@ -55,7 +55,7 @@ class MaxMin(Objective):
 
 
 class Makespan(Objective):
-    """The last of the jobs that are there now finishes as early as can be (section 4.2)."""
+    """Makespan: the last of the present jobs finishes as early as possible (section 4.2)."""
 
     agnostic_to_speed: ClassVar[bool] = True
     meaning: ClassVar[str] = "seconds until the last job finishes"
@@ -74,7 +74,7 @@ class Makespan(Objective):
 
 
 class MaxSumThroughput(Objective):
-    """The most steps per second in sum, whichever jobs make them (section 4.2; weights do not count)."""
+    """The largest sum of steps per second, whichever jobs make them (section 4.2; weights do not count)."""
 
     meaning: ClassVar[str] = "steps per second of all jobs"
 
@@ -87,9 +87,9 @@ class MaxSumThroughput(Objective):
 
 
 class ThroughputPerCost(Objective):
-    """The published code's minimum cost: steps per second on each model ÷ its price, in sum.
+    """Minimum cost as in the published code: the sum of steps per second on each model ÷ its price.
 
-    Never leaves a GPU idle, so it is not the paper's minimum cost (`cost.MinCost`); for comparisons.
+    It never leaves a GPU idle, so it is not the paper's minimum cost (`cost.MinCost`). It is for comparisons.
     """
 
     agnostic_to_speed: ClassVar[bool] = True
@@ -107,7 +107,7 @@ class ThroughputPerCost(Objective):
 
 
 class Fifo(Objective):
-    """The earlier job counts more: throughput ÷ fastest, times the jobs not before it (section 4.2)."""
+    """First in, first out: the sum of throughput ÷ fastest × number of jobs not before it (section 4.2)."""
 
     meaning: ClassVar[str] = "sum of throughput ÷ fastest throughput, each times the jobs not before it"
 

@@ -1,12 +1,12 @@
-"""POP: many small problems instead of a large one.
+"""POP: solve many small problems instead of a large one.
 
 D. Narayanan et al., "Solving Large-Scale Granular Resource Allocation Problems Efficiently with POP",
-SOSP'21. The GPUs of every model are split evenly, jobs are dealt out at random, and each part is solved by
-itself. Two departures: jobs that look alike are dealt out evenly over the parts, which makes these alike; and
-what remains of a model's GPUs after an even split is dealt out as well, not left unused.
+SOSP'21. The GPUs of every model are split evenly, jobs are dealt out at random, and each part is solved
+separately. Two departures: similar jobs are dealt out evenly over the parts, so that the parts are similar;
+and the GPUs of a model that remain after an even split are dealt out as well, not left unused.
 
-Parts are fair inside, not among each other: where weights are skewed the least of all jobs may have less than
-in the exact optimum, whatever the sum is.
+Each part is fair within itself, but the parts are not fair to each other. Where weights are skewed, the
+worst-off of all jobs may have less than in the exact optimum, whatever the sum is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.solvers.instance import Floats, Instance
 def parts_of(instance: Instance, parts: int, seed: int) -> list[tuple[NDArray[np.intp], Floats]]:
     """Return the jobs and the GPUs of each part.
 
-    Raises PartitionError when a job's gang fits into none of the models in a part.
+    Raises PartitionError when a job's gang fits on no model in its part.
     """
     if parts == 1:
         return [(np.arange(instance.jobs), instance.gpus)]
@@ -32,7 +32,7 @@ def parts_of(instance: Instance, parts: int, seed: int) -> list[tuple[NDArray[np
     looks = np.column_stack([instance.weight, instance.gang, instance.job_class, instance.throughput])
     alike = shuffled[np.lexsort(looks[shuffled].T)]
     over = instance.gpus % parts
-    # Where the dealing of a model's last GPUs begins: behind that of the model before it.
+    # The remaining GPUs of each model are dealt out from where those of the model before it ended.
     dealt = np.cumsum(over) - over
     found = []
     for part in range(parts):

@@ -1,14 +1,15 @@
-"""The polytope of shares: jobs that are alike as one group, one column per group or pair of groups and model.
+"""The polytope of shares: like jobs form a group, and each group or pair of groups has a column per model.
 
 A share is the sum over a group's jobs of the parts of wall-clock time they spend on a model. A policy may
 choose shares under these constraints (paper, sections 3.1 and 3.2): shares are not negative; no job is busy
-for more than all of its time; no more GPUs are taken than there are; a pair takes its GPUs once.
+for more than all of its time; no more GPUs are used than there are; a pair uses its GPUs once.
 
 Jobs in a group have the same throughputs, gang and marks (what else the objective considers). Averaging any
-optimum over their permutations leaves it an optimum, so only sums are decided on and divided evenly.
+optimum over their permutations leaves it an optimum, so a policy decides only on sums, which are then divided
+evenly.
 
-Progress is what is measured: gang × throughput ÷ average throughput, so the number of GPUs of average speed
-that do as much. It makes jobs comparable, and its scale is that of a number of GPUs.
+Progress is gang × throughput ÷ average throughput: the number of GPUs of average speed that do as much. It
+makes jobs comparable, and its scale is that of a number of GPUs.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from scheduler.core.solvers.terms import Terms
 
 #: A problem with more columns is refused: it would not fit into memory.
 MOST_COLUMNS = 4_000_000
-#: A pair whose jobs together are at most this much faster than one after the other is never of use.
+#: A pair is useless if its jobs together are at most this much faster than one after the other.
 USELESS = 1e-9
 
-#: One column's model, jobs and progress, for many columns: model, first, second, rate of each.
+#: Many columns: the model of each, its first and second group, and the rate of each of the two.
 _Block = tuple[NDArray[np.intp], Ints, Ints, Floats, Floats]
 
 
@@ -45,10 +46,10 @@ class Polytope:
     gang: Floats
     #: What an objective considers besides throughputs, group × mark.
     marks: Floats
-    #: Steps per second that are progress 1, by group.
+    #: The steps per second that make progress 1, by group.
     unit: Floats
-    #: For each column: its model, its group, its other group (the same again when it is alone), and by group
-    #: the progress of one job while it runs.
+    #: For each column: its model, its group, its other group (the same group where it is alone), and for each
+    #: of the two the progress of one job while it runs.
     model: NDArray[np.intp]
     first: Ints
     second: Ints
@@ -76,26 +77,26 @@ class Polytope:
 
     @cached_property
     def progress(self) -> Terms:
-        """Return the progress of one job of each group by the share of each column."""
+        """Return the progress of one job of each group that a share of each column makes."""
         return self._of_groups(
             self.rate_first / self.size[self.first], self.rate_second / self.size[self.second]
         )
 
     @cached_property
     def best(self) -> Floats:
-        """Return the progress of a job of each group at its fastest, alone or in company."""
+        """Return the progress of a job of each group at its fastest, alone or in a pair."""
         best = np.zeros(self.groups)
         np.maximum.at(best, self.first, self.rate_first)
         np.maximum.at(best, self.second, self.rate_second)
         return best
 
     def columns_of(self, shares: Floats) -> Floats:
-        """Return shares of one job of each group alone, group × model, as shares by column; without pairs."""
+        """Return the shares of one job of each group, group × model, as shares by column; without pairs."""
         columns: Floats = shares[self.first, self.model] * self.size[self.first]
         return columns
 
     def without_others(self, chosen: Flags) -> tuple[Polytope, Flags]:
-        """Return the polytope of some of the groups, and which of the columns are its; for lack of pairs."""
+        """Return the polytope of the chosen groups, and which columns are theirs; without pairs."""
         columns: Flags = chosen[self.first]
         number = np.cumsum(chosen) - 1
         first = number[self.first[columns]]
@@ -128,8 +129,8 @@ class Polytope:
 def polytope_of(instance: Instance, marks: Floats) -> Polytope:
     """Return the polytope of an instance whose every job runs somewhere; `marks` is job × mark.
 
-    Groups are in the order of what they look like, not in that of the jobs, so that the order of jobs does
-    not matter to what a solver finds. Raises ObjectiveError when there would be too many columns.
+    Groups are ordered by their values, not by the order of the jobs, so that this order does not affect what
+    a solver finds. Raises ObjectiveError when there would be too many columns.
     """
     job_class = instance.job_class if instance.pairs is not None else np.zeros(instance.jobs)
     looks = np.column_stack([instance.gang, job_class, instance.throughput, marks])
@@ -170,7 +171,7 @@ def _columns(instance: Instance, alike: Instance, rates: Floats, size: Ints) -> 
 
 
 def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the groups that may share GPUs, and which of the pairs of classes they are."""
+    """Return each two groups that may share GPUs, and their pair of classes."""
     members = {int(each): np.flatnonzero(alike.job_class == each) for each in np.unique(alike.job_class)}
     nobody = np.zeros(0, dtype=np.intp)
     first, second, number = [nobody], [nobody], [nobody]
@@ -194,9 +195,9 @@ def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, In
 
 
 def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, throughputs: Floats) -> _Block:
-    """Return the pairs and models that get more done than the two jobs would one after the other.
+    """Return the pairs and models where two jobs get more done together than one after the other.
 
-    `throughputs` is by pair of groups × 2 × model.
+    `throughputs` is pair of groups × 2 × model.
     """
     ours, theirs = alike.throughput[first], alike.throughput[second]
     both = (ours > 0) & (theirs > 0)
@@ -215,14 +216,14 @@ def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, throughpu
 def evenly(polytope: Polytope, shares: Floats) -> Floats:
     """Return shares of the same time for each group, on models by their GPUs as far as that is possible.
 
-    For policies that take all models for alike: without it they would get what the solver happens to prefer.
+    It is for policies that treat all models alike; without it they get what the solver happens to prefer.
     """
     weight = polytope.gpus[polytope.model]
     time = polytope.time.of(shares) / np.maximum(polytope.time.of(weight), 1e-300)
     even = time[polytope.first] * weight
     before, after = polytope.use.of(shares), polytope.use.of(even)
     over = after > np.maximum(polytope.gpus, before)
-    # Both ends have the same value, and so has everything between them.
+    # Both ends have the same value, and so does everything between them.
     room = (polytope.gpus - before)[over] / (after - before)[over]
     part = min(1.0, float(room.min(initial=1.0)))
     mixed: Floats = part * even + (1 - part) * shares

@@ -1,8 +1,8 @@
 """Proportional fairness: the geometric mean of progress is as large as can be (Kelly, 1998).
 
-The sum of weight × log(progress) is maximised by tangents: the logarithm lies below each of them, so a linear
-program over tangents gives an upper bound and shares; new tangents where these shares are make it closer,
-until bound and value meet.
+The sum of weight × log(progress) is maximised by tangents. The logarithm lies below each of them, so a linear
+program over tangents gives an upper bound and shares. New tangents at these shares tighten the bound, until
+bound and value meet.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from scheduler.core.solvers.terms import Terms, each
 #: How near bound and value must come: the geometric mean is off by this part at most.
 EXACT = 1e-7
 MOST_PROGRAMS = 60
-#: The first tangents are this many times apart.
+#: The factor between the points of the first tangents.
 APART = 2.0
 
 
 class ProportionalFairness(Objective):
-    """Geometric mean of progress, by weight. A job with weight zero gets of what is left over."""
+    """The weighted geometric mean of progress. A job with weight zero shares only in what is left over."""
 
     meaning: ClassVar[str] = "geometric mean of progress by weight, in GPUs of average speed"
 
@@ -51,9 +51,9 @@ class ProportionalFairness(Objective):
 
 
 def _optimum(polytope: Polytope, weight: Floats, counted: NDArray[np.intp]) -> Floats:
-    """Return the progress of a job of each group at the optimum; zero where the weight is."""
+    """Return the progress of a job of each group at the optimum; zero where the weight is zero."""
     weight = weight[counted]
-    # No job gets less at the optimum: giving it everything would else increase the sum (first-order
+    # No job gets less at the optimum: otherwise giving it everything would increase the sum (first-order
     # condition: the weighted sum of relative gains is not positive).
     least = polytope.best[counted] * weight / polytope.size[counted] / 2
     rows = polytope.progress.only(counted)
@@ -80,5 +80,5 @@ def _optimum(polytope: Polytope, weight: Floats, counted: NDArray[np.intp]) -> F
 
 
 def _tangent(rows: Terms, at: Floats) -> More:
-    """Return the rows log <= log(at) + (progress - at) / at, one a group."""
+    """Return the rows log <= log(at) + (progress - at) / at, one per group."""
     return More(rows.times(-1 / at), each(np.ones(len(at))), np.log(at) - 1)

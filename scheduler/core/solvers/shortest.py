@@ -1,8 +1,8 @@
 """Shortest job first: the job that can finish first gets what it needs for that, then the next (section 4.2).
 
-The paper only states the objective, the least of the jobs' remaining times. Taken alone it says nothing of
-the other jobs; here the same is asked of them with what is left of the GPUs, and so on. With one model it is
-the classical policy. There is no sharing of GPUs: the first job is fastest alone.
+The paper states only the objective, the least of the jobs' remaining times, which says nothing about the
+other jobs. Here the same objective is then applied to them with the GPUs that are left, and so on. With one
+model it is the classical policy. Jobs do not share GPUs, since the first job is fastest alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.core.solvers.polytope import Polytope
 
 
 class ShortestJobFirst(Objective):
-    """The job of least remaining time first; between two alike, the older one."""
+    """The job with the least remaining time first; between two equal ones, the older job."""
 
     agnostic_to_speed: ClassVar[bool] = True
     shares_gpus: ClassVar[bool] = False
@@ -49,10 +49,10 @@ class ShortestJobFirst(Objective):
 
 
 def _one_after_the_other(rates: Floats, gang: Floats, gpus: Floats, steps: Floats, turn: Floats) -> Floats:
-    """Return the shares of each job on each model; GPUs go to the first to finish, then to the next.
+    """Return the shares of each job on each model; the job that can finish first gets GPUs first.
 
-    What is left only shrinks, so a job's time only grows: checking the next job once suffices to know whether
-    it still is next.
+    The GPUs left only shrink, so a job's time only grows. One check of the next job shows whether it is still
+    the next.
     """
     left = gpus.copy()
     served = np.zeros(rates.shape)
@@ -75,7 +75,7 @@ def _one_after_the_other(rates: Floats, gang: Floats, gpus: Floats, steps: Float
 
 
 def _fastest(rates: Floats, room: Floats) -> Floats:
-    """Return the shares of one job that make it fastest: its best models first, as far as there is room."""
+    """Return the shares of one job that make it fastest: its best models first, as long as there is room."""
     shares = np.zeros(len(rates))
     time = 1.0
     for model in np.argsort(-rates, kind="stable"):

@@ -12,9 +12,9 @@ from scheduler.core.solvers.instance import Floats, Instance
 
 @dataclass(frozen=True, slots=True)
 class SharedTime:
-    """Two groups of jobs that run in pairs, one of each (or two of the same): how long, by model.
+    """The time that two groups of jobs run in pairs, one job of each (or two of the same), by model.
 
-    Every possible pair has an equal part of it, so that all jobs of a group fare alike.
+    Every possible pair has an equal part of the time, so that all jobs of a group fare alike.
     """
 
     first: NDArray[np.intp]
@@ -30,15 +30,15 @@ class SharedTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """Shares of wall-clock time by job and model, alone and shared. Jobs are those of the instance."""
+    """Shares of wall-clock time by job and model, alone and shared, for the jobs of the instance."""
 
     instance: Instance
-    #: Alone on its GPUs, job × model.
+    #: Time that each job is alone on its GPUs, job × model.
     alone: Floats
     shared: tuple[SharedTime, ...]
-    #: Steps per second that come of it.
+    #: Steps per second that these shares yield, by job.
     throughput: Floats
-    #: The objective as the policy sees it, and as it really is; they differ for an agnostic policy.
+    #: The value of the objective as the policy sees it, and the true one; they differ for an agnostic policy.
     objective: float
     achieved: float
     #: Money per hour.
@@ -52,7 +52,7 @@ class Solution:
 
     @property
     def shares(self) -> Floats:
-        """Return the part of its time that each job runs on each model, alone or in company."""
+        """Return the part of its time that each job runs on each model, alone or in pairs."""
         shares = self.alone.copy()
         for part in self.shared:
             if part.alike:

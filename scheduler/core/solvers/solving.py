@@ -1,4 +1,4 @@
-"""Solve an instance for an objective: the whole of it, or in parts."""
+"""Solve an instance for an objective, as a whole or in parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduler.core.solvers.proportional import ProportionalFairness
 from scheduler.core.solvers.shortest import ShortestJobFirst
 from scheduler.core.solvers.solution import SharedTime, Solution
 
-#: Every objective by the name that people write.
+#: Every objective by the name that users write.
 OBJECTIVES: Mapping[str, Callable[[], Objective]] = {
     "fifo": Fifo,
     "finish_time_fairness": FinishTimeFairness,
@@ -51,11 +51,11 @@ def solve(
     """Return the optimum of one of `OBJECTIVES`.
 
     Without `aware` the policy treats all models alike. With `sharing` it may put the instance's pairs on the
-    same GPUs. With several `parts` jobs and GPUs are dealt out to this many clusters that are solved one by
-    one (POP, module `partition`), which `seed` varies: faster for large problems, and not exact.
+    same GPUs. With several `parts`, jobs and GPUs are dealt out to this many clusters, each solved separately
+    (POP, module `partition`): faster for large problems, but not exact. `seed` varies the dealing.
 
-    Raises ObjectiveError for an objective that does not exist or cannot do that, InstanceError when it needs
-    to know more of the jobs.
+    Raises ObjectiveError for an objective that does not exist or cannot do that, and InstanceError when the
+    objective needs facts about the jobs that the instance lacks.
     """
     if objective not in OBJECTIVES:
         raise ObjectiveError(
@@ -98,7 +98,7 @@ def _joined(
     members: list[NDArray[np.intp]],
     solved: list[tuple[Polytope, ColumnShares]],
 ) -> Solution:
-    """Return the solution for the whole instance, of the parts' and of what is to be said of other jobs."""
+    """Return the solution for the whole instance: the parts' joined, and the jobs that no part has."""
     alone, throughput = np.zeros(instance.throughput.shape), np.zeros(instance.jobs)
     shared: list[SharedTime] = []
     missed = [np.flatnonzero(instance.slo_seconds <= 0)] if goal.keeps_slos else []

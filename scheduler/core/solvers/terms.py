@@ -1,6 +1,7 @@
-"""Rows of linear functions as lists of terms: which row, which variable, how much.
+"""Rows of linear functions as lists of terms: the row, the variable, and the coefficient of each.
 
-Scaling and joining them is arithmetic on arrays; with SciPy's matrices it took longer than small programs do.
+Scaling and joining rows is arithmetic on arrays. With SciPy's matrices it took longer than solving a small
+program.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Indices = NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """value × variable number `column`, in row `row`; terms of the same row and column add up."""
+    """Terms value × variable number `column`, in row `row`; terms of the same row and column add up."""
 
     row: Indices
     column: Indices
@@ -25,7 +26,7 @@ class Terms:
     rows: int
 
     def of(self, variables: Floats) -> Floats:
-        """Return what each row comes to."""
+        """Return the value of each row."""
         return np.asarray(np.bincount(self.row, self.value * variables[self.column], self.rows), np.float64)
 
     def together(self, weight: Floats, columns: int) -> Floats:
@@ -37,7 +38,7 @@ class Terms:
         return Terms(self.row, self.column, self.value * factor[self.row], self.rows)
 
     def only(self, chosen: NDArray[np.intp]) -> Terms:
-        """Return some of the rows, numbered from 0 again; `wanted` is in ascending order."""
+        """Return the chosen rows, numbered from 0 again; `chosen` is in ascending order."""
         number = np.full(self.rows, -1)
         number[chosen] = np.arange(len(chosen))
         row = number[self.row]
@@ -52,7 +53,7 @@ def nothing(rows: int) -> Terms:
 
 
 def each(values: Floats) -> Terms:
-    """Return a row for each of as many variables: value × variable."""
+    """Return one row for each value: value × its own variable."""
     number = np.arange(len(values))
     return Terms(number, number, values, len(values))
 

@@ -1,12 +1,12 @@
-"""The centre of what max-min fairness leaves open: where an interior point method ends.
+"""Find the centre of what max-min fairness leaves open, which is where an interior point method ends.
 
-Max-min fairness only fixes the shares of the worst-off. The published code solves it with an interior point
-method (ECOS), which comes out near the analytic centre of all optima: the one with the largest product of all
-shares and of all that is left of time, GPUs and levels. It is found here by following the same path, so that
-published completion times can be compared. Jobs that are alike have equal shares there, so a group counts for
-as many factors as it has jobs.
+Max-min fairness only determines the shares of the worst-off job. The published code solves it with an
+interior point method (ECOS), which ends near the analytic centre of all optima: the one with the largest
+product of all shares and of all slacks of time, GPUs and levels. Here it is found by following the same path,
+so that published completion times can be compared. Similar jobs have equal shares there, so a group counts
+for as many factors as it has jobs.
 
-This is for comparisons only: the centre gives time to models where a job does little, and is not
+This is only for comparisons: the centre gives a job time on models where it does little, and is not
 Pareto-efficient. The path is that of S. Wright, "Primal-Dual Interior-Point Methods", SIAM 1997, chapter 5.
 """
 
@@ -20,20 +20,20 @@ from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.instance import Floats
 from scheduler.core.solvers.polytope import Polytope
 
-#: Where the path ends: what each pair of a slack and its price multiplies to. ECOS stops about there.
+#: The product of each slack and its price where the path ends; ECOS stops at about the same.
 END = 1e-8
-#: How much nearer to the end each step aims, and what part of the way to the boundary it goes at most.
+#: The factor by which each step aims nearer to the end, and the largest part of the way to the boundary.
 NEARER, BOUNDARY = 0.2, 0.95
-#: How exactly the products must be met at the end, relatively.
+#: The largest relative error of the products at the end.
 CENTRED = 1e-3
 MOST_STEPS = 200
-#: The level itself is only kept from falling below zero.
+#: How many factors the level itself counts for: just enough to keep it from falling below zero.
 HARDLY = 1e-6
 
 
 @dataclass(slots=True)
 class _Point:
-    """Variables and slacks, and their prices."""
+    """A point of the path: variables and slacks, and their prices."""
 
     values: Floats
     slack: Floats
@@ -42,9 +42,9 @@ class _Point:
 
 
 def central_shares(polytope: Polytope, weight: Floats) -> Floats:
-    """Return the central shares by column under which the least progress ÷ weight is as large as can be.
+    """Return the central shares by column, among those with the largest least progress ÷ weight.
 
-    `weight` is by group and positive. Raises SolverError when the path is lost.
+    `weight` is by group and positive. Raises SolverError when the path does not reach the end.
     """
     rows, upper, row_count = _rows(polytope, weight)
     value_count = np.append(polytope.size[polytope.first], HARDLY)
@@ -65,7 +65,7 @@ def central_shares(polytope: Polytope, weight: Floats) -> Floats:
 
 
 def _rows(polytope: Polytope, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the matrix of all rows (GPUs, time, levels), their bounds, and how many rows each stands for."""
+    """Return the matrix of all rows (GPUs, time, levels), their bounds, and how many rows each represents."""
     # SciPy takes a third of a second to load, and most runs do not need it.
     from scipy.sparse import csr_array
 
@@ -77,14 +77,14 @@ def _rows(polytope: Polytope, weight: Floats) -> tuple[Floats, Floats, Floats]:
     shares = np.concatenate([use, time, -progress / weight[:, None]])
     level = np.concatenate([np.zeros(models + groups), np.ones(groups)])
     upper = np.concatenate([polytope.gpus, polytope.size, np.zeros(groups)])
-    # A model without a GPU would leave no inside.
+    # A model without a GPU would leave no interior.
     there = np.concatenate([polytope.gpus > 0, np.ones(2 * groups, dtype=np.bool_)])
     count = np.concatenate([np.ones(models), polytope.size, polytope.size])
     return np.column_stack([shares, level])[there], upper[there], count[there]
 
 
 def _begin(polytope: Polytope, rows: Floats, upper: Floats, row_count: Floats, value_count: Floats) -> _Point:
-    """Return a point inside: each job has a little of each model."""
+    """Return an interior point: each job has a little of each model."""
     part = 0.5 * min(
         (polytope.gpus / np.maximum(polytope.use.of(value_count[:-1]), 1e-300))[polytope.gpus > 0].min(),
         (polytope.size / polytope.time.of(value_count[:-1])).min(),
@@ -97,7 +97,7 @@ def _begin(polytope: Polytope, rows: Floats, upper: Floats, row_count: Floats, v
 
 
 def _step(point: _Point, rows: Floats, reward: Floats, row_aim: Floats, value_aim: Floats) -> float:
-    """Go a step towards the point of the path that is aimed at; return which part of the whole step."""
+    """Take a step towards the target on the path; return which part of the whole step was taken."""
     missing = reward - rows.T @ point.row_price + point.value_price
     row_off = row_aim / point.slack - point.row_price
     value_off = value_aim / point.values - point.value_price
@@ -121,7 +121,7 @@ def _step(point: _Point, rows: Floats, reward: Floats, row_aim: Floats, value_ai
 
 
 def _solved(inner: Floats, right: Floats) -> Floats:
-    """Return a step: the shortest, where models are alike and rounding leaves many of them near the end."""
+    """Return the step; near the end, where models are alike and rounding leaves many steps, the shortest."""
     try:
         return np.asarray(np.linalg.solve(inner, right), dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -129,7 +129,7 @@ def _solved(inner: Floats, right: Floats) -> Floats:
 
 
 def _room(values: Floats, step: Floats) -> float:
-    """Return which part of a step can be gone before a value comes too near to zero; at most 1."""
+    """Return the largest part of a step, at most 1, that brings no value too near to zero."""
     falling = step < 0
     if not falling.any():
         return 1.0

@@ -16,10 +16,10 @@ from scheduler.simulation.gavel.queues import AnyModel, FastestFirst, PublishedA
 from scheduler.simulation.gavel.rounds import Rules, Shares
 from scheduler.simulation.gavel.splits import Gandiva, IsolatedSplit
 
-#: What `--rounds` must say.
+#: The name that `--rounds` accepts.
 NAME = "gavel"
 ORDERS = ("published", "fixed", "shuffled")
-#: What `--rounds` can set: all rules but round length and seed, which have options of their own.
+#: What `--rounds` can set: all rules except round length and seed, which have their own options.
 DEPARTURES = tuple([each.name for each in fields(Rules) if each.name not in ("round_seconds", "seed")])
 
 _FLAG, _NUMBER, _COUNT, _WORD = (
@@ -31,9 +31,9 @@ _FLAG, _NUMBER, _COUNT, _WORD = (
 
 
 def shares_named(text: str, seed: int = 0) -> Shares:
-    """Return the policy that a text such as `gavel:objective=makespan,aware=false` means.
+    """Return the policy that a text such as `gavel:objective=makespan,aware=false` names.
 
-    Raises UnknownPlugin that says what there is.
+    Raises UnknownPlugin that lists the choices.
     """
     name, given = parse_plugin(text)
     if name not in _POLICIES:
@@ -46,12 +46,12 @@ def shares_named(text: str, seed: int = 0) -> Shares:
 
 
 def rules_named(text: str, *, round_seconds: float, seed: int) -> Rules:
-    """Return the rules that a text such as `gavel:order=fixed` means; raise UnknownPlugin."""
+    """Return the rules that a text such as `gavel:order=fixed` states; raise UnknownPlugin."""
     name, given = parse_plugin(text)
     if name != NAME:
         raise UnknownPlugin(f"there are no rounds {name!r}; choose {NAME}")
     if not 0 < round_seconds < float("inf"):
-        raise UnknownPlugin(f"rounds of {NAME} last a number of seconds above 0, not {round_seconds:g}")
+        raise UnknownPlugin(f"rounds of {NAME} must last more than 0 seconds, not {round_seconds:g}")
     hints = get_type_hints(Rules)
     kinds = {bool: _FLAG, float: _NUMBER}
     known = {name: kinds.get(hints[name], _WORD) for name in DEPARTURES}
@@ -122,7 +122,7 @@ def _allox(given: Mapping[str, Any], seed: int) -> Shares:
     return AlloX(alpha=given.get("alpha", 1.0))
 
 
-#: How each is made, and what its parameters must be.
+#: How to make each policy, and what its parameters must be.
 _POLICIES: Mapping[str, tuple[Callable[[Mapping[str, Any], int], Shares], Mapping[str, str]]] = {
     "allox": (_allox, {"alpha": _NUMBER}),
     "fifo": (_queue, {"aware": _FLAG, "sharing": _FLAG, "published": _FLAG}),

@@ -1,9 +1,10 @@
 """AlloX as Gavel re-implements it: jobs of one GPU, matched to GPUs and places in their queues.
 
 T. Le et al., "AlloX", EuroSys 2020 (the platform's own is `core.policies.allox.policy`). A job that has a GPU
-keeps it. All others are matched to the GPUs without a job: k-th from the end on one costs k times the job's
-time there. The first of each GPU's queue starts. Which of equally good matchings is found decides which jobs
-wait, so every place of every GPU is a column here as in the published code, though equal ones could be one.
+keeps it. All others are matched to the GPUs without a job: the k-th place from the end of a GPU's queue costs
+k times the job's time there. The first job of each queue starts. Which of several equally good matchings is
+found decides which jobs wait, so every place of every GPU is a column, as in the published code, though equal
+places could share one.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class AlloX:
         first: dict[int, tuple[int, int]] = {}
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
             place, gpu = divmod(column, len(free))
-            # The furthest from the end is first.
+            # The place furthest from the end is the first.
             if gpu not in first or place > first[gpu][0]:
                 first[gpu] = place, waiting[row]
         for gpu, (_, number) in first.items():

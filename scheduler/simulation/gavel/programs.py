@@ -1,11 +1,11 @@
-"""Shares from linear programs: the objectives of `core.solvers`, as Gavel's simulator asks them.
+"""Shares from linear programs: the objectives of `core.solvers`, as Gavel's simulator uses them.
 
-A policy that treats all models alike believes in a rate of 1, or in each job's rate on the reference model
-where the end of jobs matters, also on models on which the job does not run; so it may give such a job time
+A policy that treats all models alike assumes a rate of 1, or each job's rate on the reference model where the
+end of jobs matters. It assumes this even on models on which the job does not run, so it may give a job time
 that it cannot use. That is the published baseline.
 
 The optimum leaves much open. `core.solvers` hands out the rest where it does most; the published code leaves
-it to an interior point method, which comes out near the centre. Objectives are equal, shares are not, and
+it to an interior point method, which ends near the centre. The objectives are equal, but shares are not, and
 completion times differ by a few percent (docs/reproduction.md).
 """
 
@@ -107,7 +107,7 @@ def _central(instance: Instance, standing: Standing) -> dict[Unit, tuple[float, 
 
 
 def _pairs(cluster: Cluster, place: Mapping[int, int], jobs: Mapping[int, RoundJob]) -> Pairs | None:
-    """Return the rates of all pairs of kinds that are there."""
+    """Return the rates of all pairs of kinds among the present jobs."""
     gangs = {job.kind: job.gang for job in jobs.values()}
     known = [
         (first, second)
@@ -125,7 +125,7 @@ def _pairs(cluster: Cluster, place: Mapping[int, int], jobs: Mapping[int, RoundJ
 
 
 class _IsolatedSeconds:
-    """What each job's steps so far would have taken on its own part of the cluster, whose size changes."""
+    """The time that each job's steps so far would have taken on its own, changing part of the cluster."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
@@ -134,7 +134,7 @@ class _IsolatedSeconds:
     def so_far(
         self, standing: Standing, rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     ) -> list[float]:
-        """Return the seconds by job, and remember how fast each would be from now on."""
+        """Return the seconds by job, and remember how fast each job would be from now on."""
         for number in standing.jobs:
             if number in self._before:
                 steps, rate = self._before[number]

@@ -1,7 +1,7 @@
 """First come, first served, as in Gavel's published code: a whole share on one model, or none.
 
-The head of the queue waits until it fits, and all others behind it. The paper states a linear program
-instead (`scheduler.core.solvers.objectives.Fifo`); all published curves are of these queues.
+The head of the queue waits until it fits, and all other jobs wait behind it. The paper states a linear
+program instead (`scheduler.core.solvers.objectives.Fifo`), but all published curves come from these queues.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import ClassVar
 
 from scheduler.simulation.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
-#: Two jobs share GPUs only when together they are this much faster than one alone.
+#: Two jobs share GPUs only when together they are this many times as fast as one alone.
 WORTH_SHARING = 1.5
 
 
 class FastestFirst:
-    """Each job on the model with room on which it is fastest. Dealt out again at each decision.
+    """Place each job on the model with room on which it is fastest, again at each decision.
 
-    With sharing, those that found no room then join the job with which they do best; the first that finds
-    none ends it, as ends everything at the head of a queue.
+    With sharing, jobs that found no room then join the job with which they do best. The first job that finds
+    none ends the sharing, because no job passes the head of the queue.
     """
 
     knows_speeds: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class FastestFirst:
         placed: dict[Unit, int] = {}
         queue = list(standing.jobs)
         while queue and any(count > 0 for count in room):
-            # A job that does not fit is left out: it does not share GPUs either.
+            # A job that does not fit is left out, and does not share GPUs, either.
             number = queue.pop(0)
             job = standing.jobs[number]
             models = [model for model in by_name(cluster) if room[model] >= job.gang]
@@ -74,7 +74,7 @@ def _gain(cluster: Cluster, first: RoundJob, second: RoundJob, model: int) -> fl
 
 
 class AnyModel:
-    """Each job on a model drawn from those with room, where it stays to its end."""
+    """Place each job on a model drawn from those with room, where it stays to its end."""
 
     knows_speeds: ClassVar[bool] = False
     sharing: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class PublishedAnyModel:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        #: Where each job is, and its gang, which is still asked for when the job is gone.
+        #: The model of each job, and its gang size, which is still needed once the job is gone.
         self._placed: dict[int, int] = {}
 
     def decide(self, standing: Standing) -> Mapping[Unit, Sequence[float]]:
@@ -154,12 +154,12 @@ class PublishedAnyModel:
 
 
 def by_name(cluster: Cluster) -> list[int]:
-    """Return the models in the order of their names, as the published code goes through them."""
+    """Return the models in the order of their names, as in the published code."""
     return sorted(range(len(cluster.models)), key=lambda model: cluster.models[model])
 
 
 def whole_shares(placed: Mapping[Unit, int], cluster: Cluster) -> dict[Unit, tuple[float, ...]]:
-    """Return a share of 1 on the model that each unit is placed on."""
+    """Return a share of 1 for each unit on the model where it is placed."""
     count = len(cluster.models)
     return {
         unit: tuple([1.0 if model == chosen else 0.0 for model in range(count)])

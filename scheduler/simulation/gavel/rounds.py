@@ -1,21 +1,20 @@
 """The clock of Gavel's published simulator: rounds of 360 s, shares at most every 1,920 s.
 
-Unlike the ordinary simulator it has these rules:
+Unlike the ordinary simulator, it has these rules:
 
-- A round lasts until the last of its jobs has done its part, which is as many whole steps as fit into the
-  round or all that are left. A job that is done earlier leaves its GPUs idle until then.
-- Shares are decided on again at the end of a round when jobs came or went, and the last time is long enough
-  ago, or was at time 0. A job that came since then has no share, but may keep others from GPUs that are left
-  over.
+- A round lasts until the last of its jobs has done its part: as many whole steps as fit into the round, or
+  all that are left. A job that is done earlier leaves its GPUs idle until then.
+- Shares are decided again at the end of a round if jobs came or went, and the last decision is long enough
+  ago, or was at time 0. A job that came since then has no share, but may keep others from leftover GPUs.
 - Stopping, moving and starting cost nothing.
 
-Four oddities of the published code change results, and so are kept. The time that a round is believed to have
-taken runs from the end of the round before, though nothing may have run in between. Steps are dealt out to
-the GPUs of a gang, and a round in which one of them gets none has done nothing; a job fails at the fifth such
-round in a row. Two jobs in a pair are both as late as the later one. And when nothing runs and no other job
-is to come, the last decision counts as made at time 0.
+Four oddities of the published code change results, so they are kept. The assumed length of a round runs from
+the end of the round before, though nothing may have run in between. Steps are divided among the GPUs of a
+gang, and a round in which one of them gets no step has done nothing; a job fails at the fifth such round in a
+row. Two jobs in a pair are both as late as the later one. And when nothing runs and no other job will come,
+the last decision counts as made at time 0.
 
-`Rules` are the departures from all that; without any, results are those of the published code to the second,
+`Rules` are the departures from all that. Without any, results are those of the published code to the second,
 where shares do not depend on a solver.
 """
 
@@ -30,9 +29,9 @@ from scheduler.core.solvers.errors import SolverError
 from scheduler.simulation.gavel.jobs import Cluster, RoundJob, Standing, Unit
 from scheduler.simulation.gavel.turns import Lease, Turns, leases_of
 
-#: Rounds without a step after which a job fails.
+#: The number of rounds in a row without a step at which a job fails.
 MOST_EMPTY_ROUNDS = 5
-#: The published simulator draws the order of models from a stream of its own.
+#: The number of the stream from which the published simulator draws the order of models.
 ORDER_STREAM = 5
 
 
@@ -41,7 +40,7 @@ class Shares(Protocol):
 
     @property
     def knows_speeds(self) -> bool:
-        """Return whether models are filled in their order; else in a new order each round."""
+        """Return whether models are filled in their order, rather than in a new order each round."""
         ...
 
     @property
@@ -51,11 +50,11 @@ class Shares(Protocol):
 
     @property
     def strict(self) -> bool:
-        """Return whether GPUs of which no job has a share stay idle."""
+        """Return whether GPUs stay idle in which no job has a share."""
         ...
 
     def decide(self, standing: Standing) -> Mapping[Unit, Sequence[float]]:
-        """Return shares by unit and model; a unit that is not named has none."""
+        """Return shares by unit and model; a unit that is left out has none."""
         ...
 
 
@@ -65,22 +64,22 @@ class Rules:
 
     round_seconds: float = 360.0
     reallocate_seconds: float = 1920.0
-    #: In which order models are filled: as the policy says, always as the cluster lists them, or shuffled.
+    #: The order in which models are filled: that of the policy, always that of the cluster, or shuffled.
     order: Literal["published", "fixed", "shuffled"] = "published"
-    #: One list of turns for all models, as in the paper's algorithm 1, instead of one model after the other.
+    #: Whether there is one list of turns for all models, as in the paper's algorithm 1, not one per model.
     one_list: bool = False
-    #: Jobs that came since shares were decided on run on GPUs that are left over.
+    #: Whether jobs that came since the last decision run on leftover GPUs.
     newcomers: bool = False
-    #: Pairs that have no share run on GPUs that are left over, too.
+    #: Whether pairs without a share run on leftover GPUs, too.
     leftover_pairs: bool = True
-    #: What a start on other GPUs than in the round before takes of a round.
+    #: The time of a round that a start on other GPUs than in the round before costs.
     start_seconds: float = 0.0
     seed: int = 0
 
 
 @dataclass(slots=True)
 class Course:
-    """What has become of a job. Times are seconds since the beginning; None: not yet."""
+    """The course of a job so far. Times are seconds since the beginning; None for what has not happened."""
 
     steps_left: float
     due_at: float
@@ -104,25 +103,25 @@ class Turn:
     lease: Lease
     began_at: float
     ended_at: float
-    #: It had the same GPUs in the round before.
+    #: Whether it had the same GPUs in the round before.
     renewed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     courses: Mapping[int, Course]
     ended_at: float
     rounds: int
     decisions: int
-    #: Part of the GPUs' time that was used, as the published code counts it.
+    #: The used part of the GPUs' time, as the published code counts it.
     utilisation: float
-    #: Leases that were renewed, of those that could have been.
+    #: The number of renewed leases, and of leases that could have been renewed.
     renewed: int
     renewable: int
-    #: All that were wanted have ended; else the run was ended, nothing could run any more, or the policy
-    #: found no shares, and says why.
+    #: Whether all wanted jobs have ended. If not, the run was interrupted, nothing could run any more, or the
+    #: policy found no shares and states why.
     complete: bool = True
     without_shares: str = ""
 
@@ -140,7 +139,7 @@ class _Running:
 @dataclass(slots=True)
 class _State:
     now: float = 0.0
-    #: When the last round ended; the published code takes it for the beginning of the present one.
+    #: When the last round ended, which the published code uses as the beginning of the present one.
     round_began_at: float = 0.0
     decided_at: float = 0.0
     changed: bool = True
@@ -178,7 +177,7 @@ class GavelRounds:
 
     @property
     def ended(self) -> int:
-        """Jobs that have come and gone."""
+        """The number of jobs that have come and gone."""
         return self._next - len(self._jobs)
 
     def run(
@@ -223,15 +222,15 @@ class GavelRounds:
         elif self._next < len(self._arrivals):
             state.now = max(state.now, self._arrivals[self._next].arrived_at)
         else:
-            # No job could run though it was decided on again: none ever will.
+            # No job could run even after a new decision, so none ever will.
             self._stuck = state.decided_at == state.now and not state.changed
             state.decided_at, state.changed = 0.0, True
 
     def _finish_round(self) -> list[int]:
-        """Take down what each job did; return those that ended."""
+        """Record what each job did; return the jobs that ended."""
         state = self._state
         gone: list[int] = []
-        # The latest first, as the published code does: sums of seconds are the same to the last digit.
+        # Take the latest first, as the published code does, so that sums of seconds agree to the last digit.
         for done in sorted(state.running, key=lambda each: (-each.done_at, len(each.unit), each.unit)):
             seconds = done.done_at - state.round_began_at
             if seconds > 0 and all(_every_gpu_works(steps, self._gang(done.unit)) for steps in done.steps):
@@ -250,7 +249,7 @@ class GavelRounds:
         return gone
 
     def _credit(self, done: _Running, seconds: float) -> list[int]:
-        """Return those that ended."""
+        """Credit the steps of a unit to its jobs; return the jobs that ended."""
         state, ended = self._state, []
         gang = self._gang(done.unit)
         self._turns.credit(done.unit, done.lease.model, seconds)
@@ -259,7 +258,7 @@ class GavelRounds:
             course = self.courses[job]
             if len(done.unit) == 1:
                 course.empty_rounds = 0
-            # Exact: all but the last are whole steps, and the last are all that are left.
+            # This is exact: all but the last are whole steps, and the last are all that are left.
             course.steps_left -= steps
             course.cost += self._cluster.prices[done.lease.model] * seconds / 3600 * gang / len(done.unit)
             if course.steps_left <= 0:
@@ -268,7 +267,7 @@ class GavelRounds:
         return ended
 
     def _lose(self, done: _Running) -> list[int]:
-        """No job did anything; return the job when that was once too often."""
+        """Count a round in which a unit did nothing; return its job if that was one round too many."""
         self._state.changed = True
         if len(done.unit) > 1:
             return []
@@ -289,7 +288,7 @@ class GavelRounds:
         )
 
     def _let_in(self) -> None:
-        """Let in all jobs that have arrived by now."""
+        """Admit all jobs that have arrived by now."""
         arrived: dict[int, RoundJob] = {}
         now, arrivals = self._state.now, self._arrivals
         while self._next < len(arrivals) and arrivals[self._next].arrived_at <= now:
@@ -403,6 +402,6 @@ class GavelRounds:
 
 
 def _every_gpu_works(steps: float, gang: int) -> bool:
-    """Return whether each GPU of a gang has a step to do; the last one does what division leaves over."""
+    """Return whether each GPU of a gang has a step to do; the last one does the remainder of the division."""
     part = steps // gang
     return part * (gang - 1) < steps and (gang == 1 or part > 0)

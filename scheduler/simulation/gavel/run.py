@@ -1,7 +1,7 @@
-"""An experiment in Gavel's own rounds (`--rounds gavel`, docs/simulator.md), and its result like any other.
+"""Run an experiment in Gavel's own rounds (`--rounds gavel`, docs/simulator.md), with the usual result.
 
-What is compared here is policies, not platforms: there are no virtual clusters, quotas, placers, costs or
-failures. A job runs on every model of which its throughput table knows a rate.
+These rounds compare policies, not platforms: there are no virtual clusters, quotas, placers, costs or
+failures. A job runs on every model for which its throughput table has a rate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def simulate_rounds(
     on_progress: Callable[[Milestone], None],
     is_interrupted: Callable[[], bool],
 ) -> Result:
-    """Run to the end, or until `is_interrupted`; raise InputError for what these rounds do not know."""
+    """Run to the end, or until `is_interrupted`; raise InputError for what these rounds do not support."""
     table = experiment.rules.speeds.tables
     if not isinstance(table, ThroughputTable) or not table.reference:
         raise InputError("--rounds gavel needs rates by GPU model: give --throughputs")
@@ -93,7 +93,7 @@ def simulate_rounds(
 
 
 class _TimedPolicy:
-    """A policy, and the processor seconds that its decisions took."""
+    """A policy that counts the processor seconds of its decisions."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares, self.seconds = shares, 0.0
@@ -106,11 +106,11 @@ class _TimedPolicy:
         return decided
 
 
-# The question
+# The input
 
 
 def _models(cluster: ClusterSpec) -> tuple[str, ...]:
-    """Return the models in the order in which the cluster names them."""
+    """Return the models in the order of the cluster."""
     return tuple(dict.fromkeys(node.gpu_model for node in cluster.nodes))
 
 
@@ -125,7 +125,7 @@ def _jobs(
         job = arrival.job
         if job.has_parts:
             raise InputError(
-                f"job {job.id} has part of a GPU, which Gavel's rounds do not know; leave it out"
+                f"job {job.id} has part of a GPU, which Gavel's rounds do not support; leave it out"
             )
         key = job.application, job.gpus
         if key not in rates:
@@ -155,13 +155,13 @@ def _jobs(
 
 
 def _rate(table: ThroughputTable, application: str, gpus: int, model: str) -> float:
-    """Return steps per second of a gang; one whose size was not measured is as fast as a smaller one."""
+    """Return the steps per second of a gang; if its size was not measured, those of a smaller one."""
     size = table.measured_size(application, gpus)
     return table.alone.get((application, size or gpus, model.lower()), 0.0)
 
 
 def _steps(arrival: Arrival, table: ThroughputTable) -> float:
-    """Return the steps of a job. Those of a trace were whole before they were turned into seconds."""
+    """Return the steps of a job. In a trace, they were whole before they were converted to seconds."""
     rate = table.reference_rate(arrival.job.application, arrival.job.gpus) or 0.0
     steps = arrival.truth.work_seconds * rate
     whole = float(round(steps))
@@ -180,7 +180,7 @@ def _cluster(
         for (other, others_gpus), second in kinds.items():
             known = any((one, other, gpus, model.lower()) in table.pairs for model in models)
             if gpus == others_gpus and known:
-                # Also those that fit nowhere together: the published code has them in its tables.
+                # Include pairs that fit nowhere together, as the published tables do.
                 pairs[first, second] = tuple(
                     [_rates_together(table, one, other, gpus, model) for model in models]
                 )
@@ -202,7 +202,7 @@ def _rates_together(
     return first * _rate(table, one, gpus, model), second * _rate(table, other, gpus, model)
 
 
-# The answer
+# The result
 
 
 def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTable) -> JobRecord:
@@ -234,7 +234,7 @@ def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTa
 def _why_early(outcome: Outcome) -> str:
     if outcome.without_shares:
         return f"the policy found no shares: {outcome.without_shares}"
-    return "" if outcome.complete else "it was interrupted, or no job that waits can ever run"
+    return "" if outcome.complete else "it was interrupted, or no waiting job can ever run"
 
 
 def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
@@ -245,18 +245,18 @@ def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:
         "Gavel's own rounds" + (f", but {', '.join(departures)}." if departures else ", to the second."),
         f"{outcome.decisions:,} decisions; {outcome.renewed:,} of {outcome.renewable:,} leases were renewed;"
         f" {outcome.utilisation:.3f} of the GPUs' time was used.",
-        f"What the GPUs cost that jobs used: {sum(each.cost for each in outcome.courses.values()):,.2f}.",
+        f"The GPUs that jobs used cost {sum(each.cost for each in outcome.courses.values()):,.2f}.",
     ]
     failed = sum(course.failed for course in outcome.courses.values())
     if failed:
-        said.append(f"{failed:,} jobs failed: their last steps were fewer than their GPUs.")
+        said.append(f"{failed:,} jobs failed: they had fewer steps left than GPUs.")
     if len(outcome.courses) == jobs and outcome.ended_at > 0:
         said.append("All jobs had arrived before the end.")
     return said
 
 
 class _Recorder:
-    """Makes stays and samples of the turns of each round."""
+    """Turns the turns of each round into stays and samples."""
 
     def __init__(self, cluster: ClusterSpec, models: Sequence[str], arrivals: Sequence[Arrival]) -> None:
         self.now = 0.0
@@ -271,7 +271,7 @@ class _Recorder:
         self._stays: list[Stay] = []
 
     def see(self, now: float, present: Mapping[int, RoundJob], turns: Sequence[Turn]) -> None:
-        """Take note of a round that begins."""
+        """Record a round that begins."""
         self.now = now
         running = {job for turn in turns for job in turn.unit}
         again = {turn.unit for turn in turns if turn.renewed}
@@ -295,7 +295,7 @@ class _Recorder:
         )
 
     def stays(self, outcome: Outcome) -> list[Stay]:
-        """Return all stays; those of jobs that still run at the end are marked so."""
+        """Return all stays; stays of jobs that still run at the end are marked as running."""
         for unit in list(self._open):
             self._close(unit, "running")
         ended = {number: course for number, course in outcome.courses.items() if course.ended_at is not None}

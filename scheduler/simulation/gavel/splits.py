@@ -10,14 +10,14 @@ from scheduler.simulation.gavel.jobs import Cluster, RoundJob, Standing, Unit
 
 
 def even_parts(cluster: Cluster, gang: int, units: int) -> tuple[float, ...]:
-    """Return what one of `units` units gets: an equal part of each model, and at most all of its time."""
+    """Return the shares of one of `units` units: an equal part of each model, and at most all of its time."""
     parts = [gpus / units / gang for gpus in cluster.gpus]
     most = max(sum(parts), 1.0)
     return tuple([part / most for part in parts])
 
 
 class IsolatedSplit:
-    """Each job has its own m-th of every model."""
+    """Give each job its own m-th of every model."""
 
     knows_speeds: ClassVar[bool] = False
     sharing: ClassVar[bool] = False
@@ -31,10 +31,10 @@ class IsolatedSplit:
 
 
 class Gandiva:
-    """Jobs in random pairs, which stay together while they get more done so; equal parts for all.
+    """Put jobs into random pairs, which stay together while that gets more done; all have equal parts.
 
-    W. Xiao et al., "Gandiva", OSDI 2018, as in Gavel's baseline: pairs of equal gangs are only made when not
-    all jobs fit, and given up when the sum of their relative speeds over all models falls below 1.
+    W. Xiao et al., "Gandiva", OSDI 2018, as in Gavel's baseline: pairs of equal gangs are only formed when
+    not all jobs fit, and separated when the sum of their relative speeds over all models falls below 1.
     """
 
     knows_speeds: ClassVar[bool] = True
@@ -59,7 +59,7 @@ class Gandiva:
         return {unit: even_parts(cluster, jobs[unit[0]].gang, len(units)) for unit in units}
 
     def _pair_up(self, alone: list[int], standing: Standing) -> list[int]:
-        """Draw two jobs as often as there are jobs, make a pair of those that fit; return who is left."""
+        """Draw two jobs as often as there are jobs, and pair those that fit; return the jobs left alone."""
         cluster, jobs = standing.cluster, standing.jobs
         for _ in range(len(alone)):
             if len(alone) < 2:

@@ -1,12 +1,12 @@
-"""Which unit has its turn, by how much of its share each has had on each model since shares were decided on.
+"""Decide which unit has its turn, from how much of its share each had on each model since the last decision.
 
 A unit's priority on a model is its share there divided by its part of all time that units had there since the
-last reset. Every unit starts with half a round, so that the first turns go by share. Deficits, what a unit
-missed up to the last reset, only decide between equal priorities (paper, section 5; the published code keeps
-all of this by model, not in one list as the paper's algorithm 1 does).
+last reset. Every unit starts with half a round, so that the first turns follow the shares. A deficit is what
+a unit missed up to the last reset; deficits only decide between equal priorities (paper, section 5; the
+published code keeps all of this by model, not in one list as in the paper's algorithm 1).
 
-One oddity is kept: a new pair starts with nothing, not with half a round, so at its first reset it seems to
-have missed half a round, and is before single jobs where GPUs are left over.
+One oddity is kept: a new pair starts with nothing, not with half a round. So at its first reset it seems to
+have missed half a round, and comes before single jobs on leftover GPUs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from scheduler.simulation.gavel.jobs import Cluster, RoundJob, Unit
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Stands for a unit without a partner.
+#: The partner in a unit that has none.
 NOBODY = -1
-#: What the table knows of each row.
+#: The arrays of the table, with a row per unit.
 _COLUMNS = (
     "_first", "_second", "_gang", "_runs", "_received", "_deficit", "_share", "_decided", "_present",
 )  # fmt: skip
@@ -34,7 +34,7 @@ NEVER_RAN = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The job with the next turn on a model. Jobs without a share yet only keep GPUs from others."""
+    """The unit with the next turn on a model. A unit without a share yet only keeps GPUs from others."""
 
     unit: Unit
     gang: int
@@ -42,7 +42,7 @@ class Choice:
 
 
 class Turns:
-    """A table with a row a unit, in the order in which units came up, and columns by model."""
+    """A table with a row per unit, in the order in which units appeared, and columns by model."""
 
     def __init__(self, cluster: Cluster, *, round_seconds: float, sharing: bool) -> None:
         self._cluster, self._sharing = cluster, sharing
@@ -56,10 +56,10 @@ class Turns:
         self._received = np.zeros((0, models))
         self._deficit = np.zeros((0, models))
         self._share = np.zeros((0, models))
-        #: Whether shares were decided on since it came up, and whether it is still there.
+        #: Whether shares were decided since the unit appeared, and whether it is still there.
         self._decided = np.zeros(0, dtype=np.bool_)
         self._present = np.zeros(0, dtype=np.bool_)
-        #: Time that units had, by model.
+        #: The time that units had, by model.
         self._total = [0.0] * models
         self._row: dict[Unit, int] = {}
 
@@ -105,7 +105,7 @@ class Turns:
             del self._row[self._unit(row)]
         self._present &= ~ended
         if 2 * len(self._row) < len(self._first):
-            # Rows of jobs that have gone are dropped from time to time: with pairs there are very many.
+            # Drop rows of jobs that have gone from time to time, because with pairs there are very many.
             kept = self._present
             for name in _COLUMNS:
                 setattr(self, name, getattr(self, name)[kept])
@@ -125,7 +125,7 @@ class Turns:
         self._total = [self._start * len(self._row)] * len(self._total)
 
     def decide(self, shares: Mapping[Unit, Sequence[float]]) -> None:
-        """Take new shares; units that are not named have none from now on."""
+        """Apply new shares; units that are left out have none from now on."""
         self._share[:] = 0.0
         for unit, parts in shares.items():
             self._share[self._row[unit]] = parts
@@ -140,12 +140,12 @@ class Turns:
         newcomers: bool = False,
         leftover_pairs: bool = True,
     ) -> dict[int, list[Choice]]:
-        """Return which jobs run next, by model, in the order in which they were taken.
+        """Return which jobs run next, by model, in the order in which they were chosen.
 
-        With `leftovers` GPUs of which no job has a share go to those that missed most; else they stay idle.
-        With `one_list` models are not filled one after the other. With `newcomers` jobs that arrived since
-        shares were decided on run on leftovers; else they only keep others from them. Without
-        `leftover_pairs` only single jobs get what is left over.
+        With `leftovers`, GPUs in which no job has a share go to the jobs that missed most; otherwise they
+        stay idle. With `one_list`, models are not filled one after another. With `newcomers`, jobs that
+        arrived since the last decision run on leftovers; otherwise they only keep others from them. Without
+        `leftover_pairs`, only single jobs get leftovers.
         """
         left = list(self._cluster.gpus)
         taken: set[int] = set()
@@ -177,7 +177,7 @@ class Turns:
         taken: Collection[int] = (),
         pairs: bool = True,
     ) -> list[tuple[int, int]]:
-        """Return rows and models by falling priority, then deficit, then share; else as they came up."""
+        """Return rows and models by falling priority, then deficit, then share, then order of appearance."""
         rows, columns, keys = [], [], []
         free = self._present if pairs else self._present & (self._second == NOBODY)
         if taken:
@@ -232,10 +232,10 @@ class Lease:
 
 
 def leases_of(chosen: Mapping[int, Sequence[Choice]], before: Mapping[Unit, Lease]) -> dict[Unit, Lease]:
-    """Return the leases of a round; those without a share get none, though they kept others from GPUs.
+    """Return the leases of a round; units without a share get none, though they kept others from GPUs.
 
-    A job that has the turn runs on the GPUs of the last round where that is possible, else on the first free
-    ones. Larger gangs choose first.
+    A unit with a turn runs on the GPUs of the last round if possible, else on the first free ones. Larger
+    gangs choose first.
     """
     leases: dict[Unit, Lease] = {}
     for model, choices in chosen.items():

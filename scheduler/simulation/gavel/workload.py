@@ -1,8 +1,8 @@
 """The workload generator of Gavel (OSDI'20), draw by draw: the same jobs as in its published figures.
 
-Facts of its code (scheduler/utils.py and scheduler/scheduler.py of stanford-futuredata/gavel at c4fa400):
-which streams there are, in which order they are drawn from, and the order of the kinds of job. `generate`
-has a spec of the same distribution (`gavel_generator`), which is better for anything but that comparison.
+The streams, the order in which they are drawn from, and the order of the kinds of job are those of its code
+(scheduler/utils.py and scheduler/scheduler.py of stanford-futuredata/gavel at c4fa400). `generate` has a spec
+of the same distribution (`gavel_generator`), which is better for anything but that comparison.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob
 
 NAME = "gavel"
-#: The model on which durations hold.
+#: The model for which durations hold.
 REFERENCE = "v100"
-#: Kinds of job in the order in which one is drawn. Those behind the gangs only run on one GPU.
+#: Kinds of job in the order of drawing. Those after the gangs only run on one GPU.
 GANGS = (
     *[f"ResNet-18 (batch size {size})" for size in (16, 32, 64, 128, 256)],
     *[f"ResNet-50 (batch size {size})" for size in (16, 32, 64, 128)],
@@ -36,7 +36,7 @@ KINDS = (
     "A3C",
     "CycleGAN",
 )
-#: What is added to the seed for the streams of jobs, of arrivals and of SLOs.
+#: The numbers added to the seed for the streams of jobs, of arrivals and of SLOs.
 JOBS, ARRIVALS, SLOS = 2, 3, 6
 HIGH_PRIORITY = 5
 #: More jobs than this are a mistake.
@@ -45,14 +45,14 @@ MOST_JOBS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GavelSpec:
-    """What is generated. Without a rate all jobs come at 0."""
+    """The parameters of a workload. Without a rate, all jobs come at 0."""
 
     jobs: int
     jobs_per_hour: float = 0.0
     multi_gpu: bool = False
-    #: A fifth of the jobs weigh 5.
+    #: Whether a fifth of the jobs have weight 5.
     priorities: bool = False
-    #: Each job should end within 1.2, 2 or 10 times its duration.
+    #: Whether each job should end within 1.2, 2 or 10 times its duration.
     slos: bool = False
 
     def __post_init__(self) -> None:
@@ -71,15 +71,15 @@ class DrawnJob:
     arrived_at: float
     kind: str
     gang: int
-    #: On the reference model.
+    #: The duration on the reference model.
     duration_seconds: float
     weight: int
-    #: From its arrival, as many times its duration; infinite without SLOs.
+    #: The SLO from its arrival, in multiples of its duration; infinite without SLOs.
     slo_times: float
 
 
 def is_gavel(text: str) -> bool:
-    """Return whether `--generate` means this generator and not a file."""
+    """Return whether the text of `--generate` names this generator, not a file."""
     return text == NAME or text.startswith(f"{NAME}:")
 
 
@@ -95,7 +95,7 @@ def parse_gavel(text: str) -> GavelSpec:
             what = "true or false" if kind is bool else "a number" if name != "jobs" else "a whole number"
             raise GeneratorError(f"{NAME}: {name} is {value!r}; it must be {what}")
     if "jobs" not in given:
-        raise GeneratorError(f"{NAME}: jobs is missing: how many there are, such as {NAME}:jobs=100")
+        raise GeneratorError(f"{NAME}: jobs is missing; give their number, such as {NAME}:jobs=100")
     return GavelSpec(**given)  # type: ignore[arg-type]
 
 
@@ -104,7 +104,7 @@ def draw(spec: GavelSpec, seed: int) -> Iterator[DrawnJob]:
     jobs, arrivals, slos = (Random(seed + stream) for stream in (JOBS, ARRIVALS, SLOS))
     at = 0.0
     for _ in range(spec.jobs):
-        # A gang and a duration are drawn for every job, also where all have one GPU.
+        # A gang and a duration are drawn for every job, even if all have one GPU.
         gang = _gang(jobs.uniform(0, 1))
         long = jobs.random() >= 0.8
         duration = 60 * 10 ** (jobs.uniform(3, 4) if long else jobs.uniform(1.5, 3))
@@ -136,7 +136,7 @@ def _slo_times(drawn: float) -> float:
 
 
 def generate_gavel(spec: GavelSpec, *, seed: int, options: TraceOptions) -> Workload:
-    """Return the workload. The options must have Gavel's throughput table, or GeneratorError is raised."""
+    """Return the workload; raise GeneratorError if the options lack Gavel's throughput table."""
     table = options.throughputs
     if table is None:
         raise GeneratorError(

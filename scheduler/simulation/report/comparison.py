@@ -1,4 +1,4 @@
-"""The main figures of several policies side by side: what the page's first table and the terminal show."""
+"""The main figures of several policies side by side, for the page's first table and the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Figure:
 
     @property
     def family(self) -> str:
-        """Figures of one family are in one unit."""
+        """The family of the figure; figures of one family have the same unit."""
         return self.name.partition(",")[0]
 
 
@@ -80,7 +80,7 @@ FIGURES: tuple[Figure, ...] = (
     *_spread("Slowdown", "number", lambda one: one.slowdown, "mean", "p99"),
     *_spread("Finish-time fairness ρ", "number", lambda one: one.fairness.rho, "mean", "max"),
     Figure("Jobs with ρ > 1", "share", lambda one: one.fairness.rho_above_one),
-    # Equal use is no virtue where tenants asked for unequal amounts.
+    # Equal use is no merit where tenants asked for unequal amounts.
     Figure("Jain index of GPU-time", "number", lambda one: one.fairness.jain_gpu_time, None),
     Figure("Jain index of parts received", "number", lambda one: one.fairness.jain_of_parts, "more"),
     Figure("Tenants better off alone", "count", _better_off_alone),
@@ -99,12 +99,12 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def comparable(measures: Sequence[Measures]) -> bool:
-    """Say whether all runs went to their end and ended equally many jobs; else no value is called best."""
+    """Return whether all runs reached their end and ended equally many jobs; if not, no value is best."""
     return len({one.jobs.ended for one in measures}) <= 1 and not any(one.cut_short for one in measures)
 
 
 def compare(measures: Sequence[Measures], figures: Sequence[Figure] = FIGURES) -> tuple[Row, ...]:
-    """Lay the figures out by row; the changes are relative to the first policy."""
+    """Return the figures as rows; the changes are relative to the first policy."""
     fair = comparable(measures)
     rows = []
     for figure in figures:
@@ -149,7 +149,7 @@ def _texts(figure: Figure, values: Sequence[float | None], unit: Unit) -> tuple[
 
 
 def summary_table(measures: Sequence[Measures]) -> str:
-    """Give the main figures as a table of plain text, one column a policy; a star marks the best value."""
+    """Return the main figures as a plain text table, one column per policy; a star marks the best value."""
     header = ["", *labels(measures)]
     lines = [
         [row.name, *(f"{cell.text} *" if cell.best else f"{cell.text}  " for cell in row.cells)]

@@ -1,4 +1,4 @@
-"""What each measure means, as the page states it; docs/simulator-report.md states the same."""
+"""The definitions of the measures on the page; docs/simulator-report.md has the same."""
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (

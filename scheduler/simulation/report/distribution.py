@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Most points of a cumulative distribution; more do not show in a figure.
+#: The most points of a cumulative distribution; more make no visible difference.
 CDF_POINTS = 200
 
 
@@ -25,8 +25,8 @@ class Cdf:
 class Distribution:
     """A quantity over `count` jobs, in its own unit (seconds for times).
 
-    Percentiles interpolate linearly between the two nearest ranks (Hyndman and Fan's type 7, what
-    numpy and most papers' scripts do); the curve is made of values that occurred.
+    Percentiles interpolate linearly between the two nearest ranks (Hyndman and Fan's type 7, as in NumPy and
+    most papers' scripts); the curve consists of values that occurred.
     """
 
     count: int
@@ -39,7 +39,7 @@ class Distribution:
 
 
 def distribution(values: Floats, *, curve: bool = False) -> Distribution | None:
-    """Describe the values, with their curve if wanted; None when there are none."""
+    """Return the distribution of the values, with their curve if requested; None when there are none."""
     if not len(values):
         return None
     ordered = np.sort(values)
@@ -56,7 +56,7 @@ def distribution(values: Floats, *, curve: bool = False) -> Distribution | None:
 
 
 def _curve(ordered: Floats) -> Cdf:
-    """Every value when there are few, else those at evenly spaced ranks, the last always among them."""
+    """Return the curve of every value when there are few, else of evenly spaced ranks including the last."""
     count = len(ordered)
     points = min(count, CDF_POINTS)
     ranks = np.ceil(np.arange(1, points + 1) * count / points).astype(int)

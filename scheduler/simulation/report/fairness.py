@@ -1,17 +1,17 @@
 """Finish-time fairness and Jain's index.
 
-Finish-time fairness (Themis) is rho = T_shared / T_isolated. T_shared is the job completion
-time. T_isolated is what the job would have taken on its equal share of the cluster: with n jobs in the
-system (submitted and not ended) on average over its life, in a cluster of C GPUs, its share is C / n GPUs;
-a gang of s GPUs that takes turns on fewer than s of them runs s·n / C times as long as alone, and never
-faster than alone (the share of Gavel's "isolated" policy):
+Finish-time fairness (Themis) is rho = T_shared / T_isolated. T_shared is the job completion time. T_isolated
+is the time that the job would have taken on its equal share of the cluster. With n jobs in the system
+(submitted and not ended) on average over its life, in a cluster of C GPUs, its share is C / n GPUs. A gang of
+s GPUs that takes turns on fewer than s of them runs s·n / C times as long as alone, and never faster than
+alone (the share of Gavel's "isolated" policy):
 
     rho = JCT / (run time alone · max(1, s · mean n / C))
 
-rho <= 1 means that sharing did not harm the job. Deviations: Themis counts applications, which traces
-seldom tell, we count jobs as Gavel and Shockwave do; all GPUs count alike, while the run time alone is
-that on the best model the job accepts, so on mixed clusters rho is a little strict; weights and guarantees
-of virtual clusters are left out.
+rho <= 1 means that sharing did not harm the job. Deviations: Themis counts applications, which traces seldom
+state, so jobs count here, as in Gavel and Shockwave. All GPUs count equally, while the run time alone is that
+on the best model the job accepts, so on mixed clusters rho is slightly strict. Weights and guarantees of
+virtual clusters are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scheduler.simulation.report.distribution import Floats
 
 
 def mean_contention(began: Floats, ended: Floats, *, among_began: Floats, among_ended: Floats) -> Floats:
-    """Mean number of the others' intervals that cover an instant of each [began, ended), itself included."""
+    """Return how many intervals, on average, cover an instant of each [began, ended), including itself."""
     if not len(began):
         return np.empty(0)
     times = np.concatenate((among_began, among_ended))
@@ -42,13 +42,13 @@ def finish_time_fairness(
     contention: Floats,
     cluster_gpus: int,
 ) -> Floats:
-    """Give rho of each job; all arrays are one number a job, run times alone above zero."""
+    """Return rho of each job; all arrays have one number per job, and run times alone are above zero."""
     shares = np.maximum(1.0, gang_gpus * contention / max(1, cluster_gpus))
     return completion_seconds / (alone_seconds * shares)
 
 
 def jain_index(amounts: Floats) -> float | None:
-    """Give (sum x)² / (n · sum x²): 1 when all are equal, 1/n when one has everything; None for nothing."""
+    """Return (sum x)² / (n · sum x²): 1 when all are equal, 1/n when one has everything; None for nothing."""
     squares = float((amounts * amounts).sum())
     if not squares:
         return None

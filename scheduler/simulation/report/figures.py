@@ -25,7 +25,7 @@ PLAIN = FuncFormatter(lambda value, _: f"{value:,g}")
 
 
 def comparison_drawings(measures: Sequence[Measures]) -> list[Drawing]:
-    """Give the figures that these runs have the numbers for, in the order of the page."""
+    """Return the figures for which these runs have the numbers, in the order of the page."""
     drawings = []
     if any(one.completion_seconds for one in measures):
         drawings += [
@@ -44,7 +44,7 @@ def comparison_drawings(measures: Sequence[Measures]) -> list[Drawing]:
 
 
 def _legend(figure: Figure, axes: Axes, more: Sequence[tuple[Artist, str]] = ()) -> None:
-    """Put one legend above everything, where it hides nothing."""
+    """Put one legend above everything, where it covers nothing."""
     handles, names = axes.get_legend_handles_labels()
     handles, names = [*handles, *(handle for handle, _ in more)], [*names, *(name for _, name in more)]
     add_legend(figure, handles, names)
@@ -59,7 +59,7 @@ def _logarithmic(axes: Axes) -> None:
 def _cdf(
     axes: Axes, measures: Sequence[Measures], of: Callable[[Measures], Distribution | None], divisor: float
 ) -> None:
-    """Draw the curves as steps, over a logarithmic axis when they span more than two decades."""
+    """Draw the curves as steps, on a logarithmic axis when they span more than two decades."""
     lowest, highest = np.inf, 0.0
     for index, (name, one) in enumerate(zip(labels(measures), measures, strict=True)):
         found = of(one)
@@ -185,7 +185,7 @@ def _over_time(
             continue
         series = one.cluster_use.series
         values = np.array(of(series))
-        # Fewer intervals than the series has: lines that cross in every pixel show nothing.
+        # Draw fewer intervals than the series has, because lines that cross in every pixel show nothing.
         width = -(-len(values) // INTERVALS_DRAWN)
         first = np.arange(0, len(values), width)
         values = np.add.reduceat(values, first) / np.diff(np.append(first, len(values)))

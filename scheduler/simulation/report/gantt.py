@@ -1,4 +1,4 @@
-"""The Gantt chart of one policy: which job was on which GPU when, and which job took whose place."""
+"""The Gantt chart of one policy: which job was on which GPU when, and which job replaced which."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler.simulation.report.palette import INK, OTHER, PAPER, RULE, SERIES
 from scheduler.simulation.report.quantities import time_unit
 from scheduler.simulation.report.rendering import WIDE, Drawing, add_legend
 
-#: The most GPUs that are drawn; beyond it the chart shows some nodes, for some time, and states that.
+#: The most GPUs that are drawn; with more, the chart shows some nodes for some time, and states that.
 GPUS_DRAWN = 256
 STAYS_DRAWN = 2_000
 ARROWS_DRAWN = 150
@@ -28,7 +28,7 @@ NODES_NAMED = 32
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What the chart shows: GPUs by node, stays by start, and in words what it leaves out."""
+    """What the chart shows: GPUs by node, stays by start, and words on what it leaves out."""
 
     nodes: tuple[tuple[NodeId, tuple[GpuId, ...]], ...]
     stays: tuple[Stay, ...]
@@ -38,10 +38,10 @@ class Excerpt:
 
 
 def nodes_of(stays: Sequence[Stay]) -> dict[GpuId, NodeId]:
-    """Find each used GPU's node: the one that every stay on this GPU has in common.
+    """Return the node of each used GPU: the one that every stay on this GPU has in common.
 
-    Where several remain (a GPU only ever used by the same gangs of several nodes), the one it has when
-    such a gang has equally many GPUs on each node, with ids in the order of the nodes' ids.
+    If several nodes remain (only gangs over several nodes ever used the GPU), such a gang is assumed to have
+    equally many GPUs on each node, with GPU ids in the order of the nodes' ids.
     """
     possible: dict[GpuId, set[NodeId]] = {}
     guess: dict[GpuId, NodeId] = {}
@@ -61,7 +61,7 @@ def nodes_of(stays: Sequence[Stay]) -> dict[GpuId, NodeId]:
 
 
 def excerpt(result: Result, gpus_drawn: int = GPUS_DRAWN, stays_drawn: int = STAYS_DRAWN) -> Excerpt:
-    """Choose the first nodes and, of their stays, the consecutive ones with the most preemptions."""
+    """Return the first nodes and, of their stays, the consecutive ones with the most preemptions."""
     members: dict[NodeId, list[GpuId]] = defaultdict(list)
     for gpu, node in nodes_of(result.stays).items():
         members[node].append(gpu)
@@ -87,7 +87,7 @@ def excerpt(result: Result, gpus_drawn: int = GPUS_DRAWN, stays_drawn: int = STA
         first = int(np.argmax(preempted[stays_drawn:] - preempted[:-stays_drawn]))
         total = len(stays)
         began_at, ended_at = stays[first].started_at, stays[first + stays_drawn - 1].started_at
-        # Those that began before and still ran belong into the picture too, while there is room.
+        # Include stays that began before and still ran, while there is room.
         before = [stay for stay in stays[:first] if stay.ended_at > began_at]
         stays = sorted(
             (before + stays[first : first + stays_drawn])[:stays_drawn],
@@ -105,9 +105,9 @@ def excerpt(result: Result, gpus_drawn: int = GPUS_DRAWN, stays_drawn: int = STA
 
 
 def main_tenants(results: Sequence[Result]) -> tuple[str, ...]:
-    """Name the tenants with the most GPU-time over all runs, as many as there are colours.
+    """Return the tenants with the most GPU-time over all runs, as many as there are colours.
 
-    The charts of a report share them, so that a tenant has one colour in all.
+    All charts of a report use them, so that a tenant has the same colour in each.
     """
     time: dict[str, float] = defaultdict(float)
     for result in results:
@@ -141,7 +141,7 @@ def gantt_drawing(name: str, label: str, result: Result, tenants: Sequence[str])
 
 
 def _runs(rows: Iterable[int]) -> list[tuple[int, int]]:
-    """Join neighbouring rows: (first, last) of each block."""
+    """Return (first, last) of each block of neighbouring rows."""
     ordered = sorted(rows)
     breaks = [0, *(at for at, (a, b) in enumerate(pairwise(ordered), 1) if b != a + 1), len(ordered)]
     return [(ordered[start], ordered[end - 1]) for start, end in pairwise(breaks)]
@@ -149,7 +149,7 @@ def _runs(rows: Iterable[int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Arrow:
-    """From where a stay was preempted to where the job that took its place began: (time, row) twice."""
+    """An arrow from where a stay was preempted to where its successor began: (time, row) twice."""
 
     tail: tuple[float, float]
     head: tuple[float, float] | None
@@ -195,7 +195,7 @@ def _draw(
     colour_of = dict(zip(tenants, SERIES, strict=False))
     axes = figure.subplots()
     axes.grid(False)
-    # One compound path a colour: thousands of bars cost a few bytes each, and no element of their own.
+    # Each colour is one compound path, so that thousands of bars cost a few bytes each, not an element each.
     paths: dict[tuple[str, bool], list[tuple[float, float]]] = defaultdict(list)
     for stay in shown.stays:
         corners = paths[colour_of.get(tenant_of[stay.job], OTHER), stay.guaranteed]

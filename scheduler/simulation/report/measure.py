@@ -1,4 +1,4 @@
-"""From a simulation's records to its measures. Pure numbers: no files, no figures."""
+"""Compute the measures of a simulation from its records. These are only numbers: no files, no figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GANG_SIZES: tuple[tuple[str, int, float], ...] = (
     ("5-8 GPUs", 5, 8),
     ("> 8 GPUs", 9, np.inf),
 )
-#: Final statuses, in the order of tables. Philly's three, then jobs the simulation did not see the end of.
+#: Final statuses in the order of tables: Philly's three, then jobs that had not ended.
 STATUSES = ("passed", "killed", "failed", "unfinished")
 UNFINISHED = ("waiting", "running")
 HOUR = 3600.0
@@ -40,18 +40,18 @@ def final_status(record: JobRecord) -> str:
     if record.outcome in UNFINISHED:
         return "unfinished"
     if record.outcome == "succeeded":
-        # It ran to its end; the trace knows whether its user then called that a success.
+        # It ran to its end, and the trace states whether that was a success.
         return record.status
     return {"failed": "failed", "cancelled": "killed"}.get(record.outcome, record.outcome)
 
 
 def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
-    """Measure a run; figures of single jobs only over those of the window.
+    """Return the measures of a run; figures of single jobs are only over the window.
 
-    A window (first, end) holds the jobs with an index in [first, end); the index counts arrivals from
-    0, so it is the id less one.
+    A window (first, end) contains the jobs with an index in [first, end). The index counts arrivals from 0,
+    so it is the id minus one.
 
-    Raises ValueError for a window that holds no job of the workload.
+    Raises ValueError for a window that contains no job of the workload.
     """
     jobs = result.jobs
     if window is not None:
@@ -107,7 +107,7 @@ def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
 
 
 class _Columns:
-    """One number a job, in the order given; NaN where a job has none. The masks say which count."""
+    """Arrays with one number per job, in the given order; NaN where a job has none. Masks select jobs."""
 
     def __init__(self, jobs: Sequence[JobRecord], result: Result) -> None:
         submitted = np.array([job.submitted_at for job in jobs], dtype=float)
@@ -118,11 +118,11 @@ class _Columns:
         self.gpus = np.array([job.gpus for job in jobs], dtype=float)
         self.gpu_seconds = np.array([job.gpu_seconds for job in jobs], dtype=float)
         self.started: NDArray[np.bool_] = possible & ~np.isnan(started)
-        #: Ran and ended: what completion times are measured over.
+        #: The jobs that ran and ended, over which completion times are measured.
         self.ended: NDArray[np.bool_] = self.started & ~np.isnan(ended)
         self.queueing = started - submitted
         self.completion = ended - submitted
-        #: Those of them that had work: a ratio to no run time at all says nothing.
+        #: Those of them that had work, because a ratio to a run time of 0 is meaningless.
         self.worked: NDArray[np.bool_] = self.ended & (alone > 0)
         self.slowdown = np.divide(self.completion, alone, out=np.full(len(jobs), np.nan), where=self.worked)
         self.rho = np.full(len(jobs), np.nan)
@@ -184,7 +184,7 @@ def _by_size(columns: _Columns) -> tuple[Group, ...]:
 def _by_name(
     jobs: Sequence[JobRecord], columns: _Columns, name_of: Callable[[JobRecord], str]
 ) -> tuple[Group, ...]:
-    """Group by name, the one with the most GPU-hours first."""
+    """Return groups by name, the one with the most GPU-hours first."""
     names, indices = np.unique(np.array([name_of(job) for job in jobs]), return_inverse=True)
     groups = [_group(str(name), indices == index, columns) for index, name in enumerate(names)]
     return tuple(sorted(groups, key=lambda group: (-group.gpu_hours, group.name)))

@@ -1,4 +1,4 @@
-"""What is measured of a simulation: plain frozen values, ready for JSON.
+"""The measures of a simulation: plain frozen values, ready for JSON.
 
 docs/simulator-report.md describes every field.
 """
@@ -15,28 +15,28 @@ from scheduler.simulation.report.timeline import ClusterUse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Jobs of the window (all without one), by what became of them; the kinds add up to `measured`."""
+    """The jobs of the window (all without one) by their outcome; the kinds add up to `measured`."""
 
     #: In the whole workload.
     workload: int
     #: In the window.
     measured: int
-    #: Ran and ended; the completion times are theirs.
+    #: Ran and ended; completion times are those of these jobs.
     ended: int
     #: Cancelled before they ever ran.
     ended_waiting: int
-    #: When the simulation ended.
+    #: Still running when the simulation ended; below, still waiting.
     running: int
     waiting: int
     #: Jobs this cluster can never run.
     never: int
-    #: How many of those that ended had no work; they have no slowdown and no rho.
+    #: Ended, but had no work to do; these jobs have no slowdown and no rho.
     without_work: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Jobs of the window of one gang size, virtual cluster or tenant."""
+    """The jobs of the window with one gang size, virtual cluster or tenant."""
 
     name: str
     jobs: int
@@ -61,7 +61,7 @@ class StatusHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndKind:
-    """The stays on GPUs that ended one way ("preempted", "moved", ...)."""
+    """The stays on GPUs that ended in one way ("preempted", "moved", ...)."""
 
     end: str
     stays: int
@@ -74,7 +74,7 @@ class EndKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruptions:
-    """Preemptions and migrations of all jobs, and what all overheads and losses together cost."""
+    """Preemptions and migrations of all jobs, and the cost of all overheads and losses together."""
 
     preemptions: int
     preempted_jobs: int
@@ -89,14 +89,14 @@ class Interruptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fairness:
-    """See `fairness` for the definitions; rho over the jobs of the window that ended."""
+    """Fairness, as `fairness` defines it; rho is over the jobs of the window that ended."""
 
     rho: Distribution | None
-    #: Part of them with rho > 1.
+    #: The part of these jobs with rho > 1.
     rho_above_one: float | None
     #: Jain's index of the GPU-time of each tenant, over all jobs.
     jain_gpu_time: float | None
-    #: Jain's index of which part each tenant had of its entitlement.
+    #: Jain's index of the part of its entitlement that each tenant had.
     jain_of_parts: float | None
     #: See `tenancy`.
     tenants: tuple[TenantShare, ...]
@@ -108,14 +108,14 @@ class Measures:
 
     policy: str
     placer: str
-    #: What guarantees are: "counts" of GPUs, or "cells".
+    #: How guarantees are stated: "counts" of GPUs, or "cells".
     division: str
     workload: str
     cluster: str
     seed: int
     round_seconds: float
     gpus_by_model: Mapping[str, int]
-    #: Jobs measured, by index from 0: [first, end); None: all.
+    #: The measured jobs, by index from 0: [first, end); None for all.
     window: tuple[int, int] | None
     jobs: Counts
     completion_seconds: Distribution | None
@@ -126,13 +126,13 @@ class Measures:
     by_gang_size: tuple[Group, ...]
     by_virtual_cluster: tuple[Group, ...]
     by_tenant: tuple[Group, ...]
-    #: First submission to last end of all jobs; None when some had not ended.
+    #: First submission to last end of all jobs; None when a job had not ended.
     makespan_seconds: float | None
     #: Virtual time that was simulated.
     span_seconds: float
     cluster_use: ClusterUse | None
     gpu_hours: float
-    #: For how long nodes were in service, all together; None where that was not counted.
+    #: The node-hours in service; None where they were not counted.
     node_hours: float | None
     #: "fixed", or "autoscaled".
     nodes: str

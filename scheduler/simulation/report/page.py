@@ -1,4 +1,4 @@
-"""One self-contained page: no request to anywhere, light or dark as the reader's system is, printable."""
+"""One self-contained, printable page: it makes no requests, and is light or dark like the reader's system."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from scheduler.simulation.report.tables import (
     status_table,
 )
 
-#: More input problems are counted, not listed.
+#: The most input problems that are listed; more are only counted.
 PROBLEMS_SHOWN = 200
 
 _TEMPLATES = Environment(
     loader=PackageLoader("scheduler.simulation.report", "."),
-    # What comes from outside (names of tenants, say) is never taken for HTML.
+    # Text from outside, such as names of tenants, is never interpreted as HTML.
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -46,9 +46,9 @@ def page(
     problems: Sequence[str] = (),
     private: Sequence[Sequence[AgainstPrivate]] = (),
 ) -> str:
-    """Write the page for these runs; `problems` are sentences about input that was skipped.
+    """Return the page for these runs; `problems` are sentences about input that was skipped.
 
-    `private` has what each run says of private clusters, if that was asked for.
+    `private` has the results of each run against private clusters, if requested.
     """
     common, own = _notes(measures)
     return _TEMPLATES.get_template("page.html").render(
@@ -111,7 +111,7 @@ def _tables(measures: Sequence[Measures]) -> list[Table]:
 
 
 def _notes(measures: Sequence[Measures]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Return the notes common to all runs, and of each run its own."""
+    """Return the notes common to all runs, and those of each run."""
     common = [note for note in dict.fromkeys(measures[0].notes) if all(note in one.notes for one in measures)]
     own = [
         (name, [note for note in dict.fromkeys(one.notes) if note not in common])

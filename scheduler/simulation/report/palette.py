@@ -1,7 +1,7 @@
 """Colours of figures and page, in a light and a dark variant, and matplotlib's settings.
 
-The series' colours are Okabe and Ito's, safe for all common kinds of colour blindness; figures tell
-series apart by line style or position too.
+The series' colours are Okabe and Ito's, safe for all common kinds of colour blindness; figures also
+distinguish series by line style or position.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Name -> (light, dark). Figures are drawn in the light ones; the page replaces them by their names.
+#: Name -> (light, dark). Figures are drawn in the light colours; the page replaces them by their names.
 COLOURS: Mapping[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#14171c"),
     "ink": ("#1b1f24", "#e4e7ec"),
@@ -30,21 +30,21 @@ LINE_STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (
 
 
 def series_colour(index: int) -> str:
-    """Give the colour of the index-th policy, from 0; after the last it begins again."""
+    """Return the colour of the index-th policy, from 0; after the last colour it starts again."""
     return SERIES[index % len(SERIES)]
 
 
 def line_style(index: int) -> Any:
-    """Give the line style of the index-th policy; it differs where colours begin again."""
+    """Return the line style of the index-th policy; it changes when the colours start again."""
     return LINE_STYLES[(index + index // len(SERIES)) % len(LINE_STYLES)]
 
 
 SETTINGS: Mapping[Any, Any] = {
     "font.family": "sans-serif",
-    # matplotlib brings this one along, so that every machine measures and draws the same text.
+    # matplotlib ships with this font, so every machine measures and draws the same text.
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8.0,
-    # A name with two dollar signs is a name, no formula.
+    # A name with two dollar signs is a name, not a formula.
     "text.parse_math": False,
     "axes.titlesize": 8.0,
     "axes.labelsize": 8.0,
@@ -79,7 +79,7 @@ SETTINGS: Mapping[Any, Any] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
-    # Text as outlines: a paper shows it the same without the font; equal bytes for equal input.
+    # Text becomes outlines: a paper shows it without the font, and equal input gives equal bytes.
     "svg.fonttype": "path",
     "svg.hashsalt": "allotment",
     "path.simplify": False,

@@ -1,4 +1,4 @@
-"""Delays beside those in private clusters: what is measured of them, as numbers, as text and as tables."""
+"""Delays compared with those in private clusters, as numbers, as text and as tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.core.sim.result import Result
 from scheduler.simulation.report.quantities import number, time_unit
 from scheduler.simulation.report.tables import Row, Table, cells
 
-#: Of more anomalies than this the worst are listed; all are counted.
+#: The most anomalies that are listed, the worst ones; all are counted.
 LISTED = 200
 #: How many of these are on the page.
 SHOWN = 20
@@ -40,17 +40,17 @@ class AgainstPrivate:
 
     virtual_cluster: str
     jobs: int
-    #: Jobs left out, because the private cluster could never run them.
+    #: Jobs left out because the private cluster could never run them.
     never: int
     tolerance_seconds: float
     real_mean_seconds: float
     private_mean_seconds: float
     real_p95_seconds: float
     private_p95_seconds: float
-    #: Waiting in all, that after preemptions included.
+    #: The whole wait, including waits after preemptions.
     real_waiting_mean_seconds: float
     private_waiting_mean_seconds: float
-    #: Jobs that waited longer here by more than the tolerance, and those of them with hard affinity.
+    #: The jobs that waited longer here by more than the tolerance, and those among them with hard affinity.
     anomalies: int
     hard_affinity: int
     extra_seconds: float
@@ -60,7 +60,7 @@ class AgainstPrivate:
 
 
 def against_private(result: Result) -> tuple[AgainstPrivate, ...]:
-    """Return what a result says of each virtual cluster; empty when that was not asked for."""
+    """Return the comparison of each virtual cluster in a result; empty when it was not requested."""
     return tuple(map(_measured, result.private))
 
 
@@ -110,13 +110,13 @@ _HEADER = (
     "p95 here",
     "privately",
     "Longer here",
-    "of hard affinity",
+    "with hard affinity",
     "Causes",
 )
 
 
 def _rows(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> tuple[list[list[str]], str]:
-    """Return the rows of the table, by virtual cluster, and the symbol of the unit of their times."""
+    """Return the rows of the table, by virtual cluster, and the symbol of their time unit."""
     found = [(label, one) for label, many in labelled for one in many]
     unit = time_unit(
         seconds for _, one in found for seconds in (one.real_p95_seconds, one.private_p95_seconds)
@@ -165,7 +165,7 @@ def private_text(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> st
 
 
 def private_tables(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> list[Table]:
-    """Give the table, and the worst anomalies if there are any; empty when there is nothing to tell."""
+    """Return the table, and that of the worst anomalies if there are any; empty when there are no figures."""
     rows, symbol = _rows(labelled)
     if not rows:
         return []
@@ -206,6 +206,13 @@ def _worst(labelled: Sequence[tuple[str, Sequence[AgainstPrivate]]]) -> list[Tab
         f"privately ({unit.symbol})",
         "Hard affinity",
         "Cause",
-        "What it was told then",
+        "Reason shown then",
     ]
-    return [Table("private-worst", f"The {len(rows)} that waited longest beyond that", header, rows)]
+    return [
+        Table(
+            "private-worst",
+            f"The {len(rows)} jobs that waited longest beyond their private wait",
+            header,
+            rows,
+        )
+    ]

@@ -24,7 +24,7 @@ DAYS = Unit("days", "d", 86_400.0)
 
 
 def time_unit(seconds: Iterable[float | None], *, days: bool = False) -> Unit:
-    """Give the unit that suits the longest of these times; days only where they are wanted."""
+    """Return the unit that suits the longest of these times; days only if requested."""
     longest = max((value for value in seconds if value is not None), default=0.0)
     if days and longest >= 4 * DAYS.seconds:
         return DAYS
@@ -32,7 +32,7 @@ def time_unit(seconds: Iterable[float | None], *, days: bool = False) -> Unit:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a number with about `digits` significant digits; a dash for none."""
+    """Return a number with about `digits` significant digits; a dash for None."""
     if value is None:
         return "–"
     if value == 0:
@@ -48,12 +48,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Write a fraction as per cent."""
+    """Return a fraction in per cent."""
     return "–" if value is None else f"{100 * value:.1f} %"
 
 
 def relative(value: float | None, first: float | None) -> str:
-    """Return how much a value differs from the first policy's; empty where that has no meaning."""
+    """Return how much a value differs from that of the first policy; empty where that is meaningless."""
     if value is None or first is None or first <= 0 or value < 0:
         return ""
     ratio = value / first
@@ -64,7 +64,7 @@ def relative(value: float | None, first: float | None) -> str:
 
 
 def labels(measures: Sequence[Measures]) -> tuple[str, ...]:
-    """Name each run: its policy, with division, placer and seed where the policy alone would be ambiguous."""
+    """Return a name for each run: its policy, with division, placer and seed where they distinguish runs."""
     for parts in (
         ("policy",),
         ("policy", "nodes"),

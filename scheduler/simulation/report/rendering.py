@@ -1,4 +1,4 @@
-"""From a drawing to files for a paper and to text for the page. The only module that runs matplotlib."""
+"""Render a drawing to files for a paper and to text for the page. Only this module runs matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from scheduler.simulation.report.palette import COLOURS, PAPER, SETTINGS
 
-#: Width in inches of a figure that takes the whole width of a page; others take about half.
+#: The width in inches of a figure that takes the whole width of a page; other figures take about half.
 WIDE = 7.6
 PNG_DOTS_PER_INCH = 300
 # None leaves an entry out: dates and versions would make equal figures differ.
@@ -25,7 +25,7 @@ _NAMES = {light: f"var(--{name})" for name, (light, _) in COLOURS.items()}
 _COLOUR = re.compile("|".join(_NAMES))
 _ID = re.compile(r'\bid="([^"]+)"')
 _REFERENCE = re.compile(r'(?:xlink:)?href="#([^"]+)"')
-# Coordinates, in points: a hundredth is finer than any screen.
+# Coordinates are in points, and a hundredth is finer than any screen.
 _LONG_DECIMAL = re.compile(r"-?\d+\.\d{3,}")
 _PATH = re.compile(r'\bd="[^"]*"')
 _URL = re.compile(r"url\(#([^)]+)\)")
@@ -43,22 +43,22 @@ class Drawing:
     draw: Callable[[Figure], None]
     width: float = 4.4
     height: float = 2.7
-    #: Takes the page's whole width.
+    #: Whether it takes the page's whole width.
     wide: bool = False
 
 
 def svg_file(drawing: Drawing) -> bytes:
-    """Render it as a vector file with outlined text, without a background."""
+    """Return the drawing as a vector file with outlined text, without a background."""
     return _save(drawing, "svg", {}, metadata=_SVG_METADATA)
 
 
 def png_file(drawing: Drawing) -> bytes:
-    """Render it at 300 dots per inch on white."""
+    """Return the drawing at 300 dots per inch on white."""
     return _save(drawing, "png", {}, dpi=PNG_DOTS_PER_INCH, facecolor=PAPER, metadata={"Software": None})
 
 
 def page_svg(drawing: Drawing) -> str:
-    """Render it as an <svg> element: text stays text, colours are the page's variables, ids are unique."""
+    """Return it as an <svg> element: text stays text, colours are the page's variables, ids are unique."""
     text = _save(drawing, "svg", {"svg.fonttype": "none"}, metadata=_SVG_METADATA).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, count=1, flags=re.DOTALL)
@@ -78,8 +78,8 @@ def page_svg(drawing: Drawing) -> str:
 
 
 def add_legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Put a legend above everything, where it hides nothing; a long one makes the figure higher."""
-    # About 15 letters fit an inch, and the sample of a line needs room too.
+    """Put a legend above everything, where it covers nothing; a long one makes the figure higher."""
+    # About 15 letters fit an inch, and the sample of a line needs room, too.
     columns = max(1, min(len(names), int(15 * figure.get_figwidth()) // (max(map(len, names)) + 6)))
     rows = -(-len(names) // columns)
     if rows > 2:
@@ -93,9 +93,9 @@ def _shorter(decimal: re.Match[str]) -> str:
 
 def _save(drawing: Drawing, kind: str, settings: dict[Any, Any], **options: Any) -> bytes:
     with matplotlib.rc_context(), warnings.catch_warnings():
-        # A name in a script the font lacks: the page shows it, and the files a box in its place.
+        # If the font lacks the script of a name, the page shows the name, and the files show boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        # No user's own settings: equal input gives equal bytes on every machine.
+        # Ignore the user's settings, so that equal input gives equal bytes on every machine.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({**SETTINGS, **settings})
         figure = Figure(figsize=(drawing.width, drawing.height), layout="constrained")

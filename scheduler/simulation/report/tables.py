@@ -1,4 +1,4 @@
-"""What is in the tables of the page; `page.html` lays them out."""
+"""The contents of the tables of the page; `page.html` lays them out."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scheduler.simulation.report.measures import Group, Measures
 from scheduler.simulation.report.quantities import Unit, labels, number, percent, time_unit
 from scheduler.simulation.report.tenancy import TenantShare
 
-#: Longer tables are cut, and say so.
+#: The most groups in a table; a longer table is cut, and states that.
 GROUPS_SHOWN = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value, whether it is the best, and its change against the first policy's (of which: None)."""
+    """A value, whether it is the best, and its change against the first policy (None for that policy)."""
 
     text: str
     change: str | None = None
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; `group` is the head of it and of the `span` - 1 rows that follow, None where one has it."""
+    """One row; `group` is the head of it and of the next `span` - 1 rows, or None if a row above has it."""
 
     name: str
     cells: Sequence[Cell]
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the page: `identity` is its element's, `header` has a text for each column."""
+    """A table of the page: `identity` is the id of its element, `header` has a text for each column."""
 
     identity: str
     caption: str
@@ -45,12 +45,12 @@ class Table:
 
 
 def cells(texts: Sequence[str]) -> list[Cell]:
-    """Return cells that say nothing but these texts."""
+    """Return cells with only these texts."""
     return list(map(Cell, texts))
 
 
 def comparison_table(measures: Sequence[Measures]) -> Table:
-    """Lay out the main figures, one column a policy: value, change against the first, mark of the best."""
+    """Return the table of main figures, one column per policy: value, change against the first, best mark."""
     rows = [
         Row(
             row.name,
@@ -70,7 +70,7 @@ def comparison_table(measures: Sequence[Measures]) -> Table:
 def _by_policy(
     names: Sequence[str], measures: Sequence[Measures], texts: Callable[[str, int], Sequence[str]]
 ) -> list[Row]:
-    """Return a row for each name and policy; `texts` gives those of a name under the policy of that index."""
+    """Return a row for each name and policy; `texts` returns those of a name under the policy at an index."""
     policies = labels(measures)
     return [
         Row(policy, cells(texts(name, index)), None if index else name, len(policies))
@@ -86,7 +86,7 @@ def group_table(
     measures: Sequence[Measures],
     of: Callable[[Measures], Sequence[Group]],
 ) -> Table:
-    """Lay out groups of jobs, one row a group and policy; the order is the first policy's."""
+    """Return the table of groups of jobs, one row per group and policy, in the order of the first policy."""
     names = list(dict.fromkeys(group.name for one in measures for group in of(one)))
     if len(names) > GROUPS_SHOWN:
         caption += f". The {GROUPS_SHOWN} with the most GPU-hours of {len(names):,}; all are in report.json"
@@ -124,7 +124,7 @@ def _group_texts(group: Group, completion: Unit, queueing: Unit) -> list[str]:
 
 
 def share_table(measures: Sequence[Measures]) -> Table:
-    """Lay out what tenants were entitled to, had and would have had alone, one row a tenant and policy."""
+    """Return the table of what tenants were entitled to, had, and would have had alone, by policy."""
     received: dict[str, float] = {}
     for one in measures:
         for share in one.fairness.tenants:
@@ -161,7 +161,7 @@ def _share_texts(share: TenantShare) -> list[str]:
 
 
 def status_table(measures: Sequence[Measures]) -> Table:
-    """Lay out jobs and GPU-hours by final status, as in the analysis of Philly."""
+    """Return the table of jobs and GPU-hours by final status, as in the analysis of Philly."""
 
     def texts(status: str, index: int) -> list[str]:
         one = measures[index]
@@ -196,7 +196,7 @@ def status_table(measures: Sequence[Measures]) -> Table:
 
 
 def ends_table(measures: Sequence[Measures]) -> Table:
-    """Lay out how stays on GPUs ended: what preemptions, moves and failures cost."""
+    """Return the table of how stays on GPUs ended: the cost of preemptions, moves and failures."""
 
     def texts(end: str, index: int) -> list[str]:
         ends = measures[index].interruptions.ends

@@ -1,22 +1,23 @@
 """Fairness to each tenant: the GPU time it was entitled to, had, and would have had on its own part alone.
 
-At any instant the guaranteed jobs that a tenant has in a virtual cluster are its demand. It is *entitled* to
-its part of the GPUs that the virtual cluster is guaranteed, by its weight among those that have any demand
-then, and to what others cannot use (water filling, `core.building_blocks.entitlement`); models count alike
-there.
+At any instant the guaranteed jobs of a tenant in a virtual cluster are its demand. It is *entitled* to its
+part of the GPUs that the virtual cluster is guaranteed, by its weight among the tenants with demand at that
+instant, plus what others cannot use (water filling, `core.building_blocks.entitlement`). All models count
+equally there.
 
-What GPU time is worth to a tenant depends on the model: an hour counts as fast as its jobs are there,
-relative to their best model. Of that, *alone* it would have had its part of every model among all members,
-whether these have demand or not, its best models first and as far as its demand goes. A tenant that had less
-is better off alone. Both are sums over instants at even distances.
+The worth of GPU time to a tenant depends on the model: an hour counts by the speed of its jobs there relative
+to their best model. *Alone*, it would have had its part of every model among all members, whether these have
+demand or not, its best models first and as far as its demand goes. A tenant that had less worth than that is
+better off alone. Both are sums over equidistant instants.
 
 Apps are those of `core.policies.themis.apps`: one job, or all jobs of a tenant that name the same search.
-Here the whole life is known, so rho = T / T_alone, T from the first submission to the last end, and T_alone
-what the app would have taken on the n-th part of the C GPUs, n being the mean number of apps in the system:
+Here the whole life of an app is known, so rho = T / T_alone. T is the time from the first submission to the
+last end. T_alone is the time that the app would have taken on an n-th of the C GPUs, where n is the mean
+number of apps in the system:
 
     T_alone = max(last submission + its job's run time alone, ... of every job; GPU time of all · n / C)
 
-which for an app of one job is the rho of `fairness`.
+For an app of one job this is the rho of `fairness`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scheduler.simulation.report.fairness import jain_index, mean_contention
 
 #: The number of instants at which entitlements are computed.
 INSTANTS = 500
-#: A smaller part of what a tenant would have had alone is no loss but rounding.
+#: A loss below this part of what a tenant would have had alone counts as rounding.
 TOLERANCE = 0.01
 HOUR = 3600.0
 
@@ -42,13 +43,13 @@ class TenantShare:
     """What a tenant was entitled to and had, over the whole run; rho over its apps that ended."""
 
     tenant: str
-    #: Of guaranteed jobs, as the three below.
+    #: For guaranteed jobs, like the three below.
     entitled_gpu_hours: float
     received_gpu_hours: float
-    #: What it had is worth, in GPU-hours of its jobs' best model; and what it would have had alone.
+    #: The worth of what it had, in GPU-hours of its jobs' best model, and of what it would have had alone.
     worth_gpu_hours: float
     alone_gpu_hours: float
-    #: None where no other tenant is there to share with.
+    #: None where there is no other tenant to share with.
     better_off_alone: bool | None
     apps: int
     worst_rho: float | None
@@ -57,7 +58,7 @@ class TenantShare:
 
 
 def tenant_shares(result: Result, measured: Sequence[JobRecord]) -> tuple[TenantShare, ...]:
-    """Return the shares by tenant; rho over those apps whose jobs are all measured and have ended."""
+    """Return the shares by tenant; rho is over the apps whose jobs are all measured and have ended."""
     possible = [job for job in result.jobs if job.outcome != "never"]
     entitled, alone = _entitlements(result, possible)
     received, worth = _received(result, possible, entitled)
@@ -85,7 +86,7 @@ def tenant_shares(result: Result, measured: Sequence[JobRecord]) -> tuple[Tenant
 
 
 def jain_of_parts(shares: Iterable[TenantShare]) -> float | None:
-    """Return Jain's index of what tenants had of what they were entitled to."""
+    """Return Jain's index of the parts of their entitlements that tenants had."""
     parts = [one.received_gpu_hours / one.entitled_gpu_hours for one in shares if one.entitled_gpu_hours > 0]
     return jain_index(np.array(parts, dtype=float))
 
@@ -93,7 +94,7 @@ def jain_of_parts(shares: Iterable[TenantShare]) -> float | None:
 def _received(
     result: Result, jobs: Sequence[JobRecord], tenants: Iterable[str]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the GPU-hours that guaranteed jobs of tenants had, and what these are worth to them."""
+    """Return the GPU-hours that guaranteed jobs of tenants had, and their worth to the tenants."""
     received, worth = dict.fromkeys(tenants, 0.0), dict.fromkeys(tenants, 0.0)
     owners = {job.id: job.tenant for job in jobs if job.guaranteed}
     for job in jobs:
@@ -138,7 +139,7 @@ def _entitlements(result: Result, jobs: Sequence[JobRecord]) -> tuple[dict[str, 
 
 
 def _alone(demand: Floats, part: Mapping[str, float], speeds: Mapping[str, float]) -> Floats:
-    """Return what the part does for that demand, by instant: the best models first."""
+    """Return the worth of the part for that demand, by instant, with the best models first."""
     left, done = demand, np.zeros_like(demand)
     for model in sorted(part, key=lambda model: (-speeds.get(model, 1.0), model)):
         used = np.minimum(left, part[model])
@@ -155,7 +156,7 @@ def _demand(jobs: Sequence[JobRecord], instants: Floats, ended_at: float) -> Flo
 
 
 def _at_most(times: Floats, amounts: Floats, instants: Floats) -> Floats:
-    """Return the sum of the amounts whose time has come, by instant."""
+    """Return the sum of the amounts with a time at or before each instant."""
     order = np.argsort(times, kind="stable")
     sums = np.concatenate(([0.0], np.cumsum(amounts[order])))
     come: Floats = sums[np.searchsorted(times[order], instants, side="right")]
@@ -163,7 +164,7 @@ def _at_most(times: Floats, amounts: Floats, instants: Floats) -> Floats:
 
 
 def _water_filled(gpus: float, weights: Floats, demand: Floats) -> Floats:
-    """Return the parts of the GPUs, one row a tenant and one column an instant."""
+    """Return the parts of the GPUs, one row per tenant and one column per instant."""
     parts = np.zeros_like(demand)
     left = np.full(demand.shape[1], float(gpus))
     asks = (demand > 0) & (weights > 0)[:, None]
@@ -173,7 +174,7 @@ def _water_filled(gpus: float, weights: Floats, demand: Floats) -> Floats:
         content = asks & (demand <= weights[:, None] * level)
         parts = np.where(content, demand, parts)
         left = left - np.where(content, demand, 0.0).sum(axis=0)
-        # Where no tenant is content with an even part, each that asks gets it.
+        # Where every tenant wants more than an even part, each that asks gets one.
         last = asks & ~content.any(axis=0)
         parts = np.where(last, weights[:, None] * level, parts)
         asks = asks & ~content & ~last

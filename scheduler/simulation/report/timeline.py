@@ -10,7 +10,7 @@ import numpy as np
 from scheduler.core.sim.result import Sample
 from scheduler.simulation.report.distribution import Floats
 
-#: Most points of a series.
+#: The most points of a series.
 SERIES_POINTS = 500
 
 
@@ -18,7 +18,7 @@ SERIES_POINTS = 500
 class Series:
     """Means over consecutive intervals of `step_seconds`, the first beginning at `began_at`.
 
-    Weighted by time, so that a burst of samples counts for no more than the time it took. Rounded to
+    They are weighted by time, so that a burst of samples counts only for the time it took, and rounded to
     four decimals.
     """
 
@@ -39,7 +39,7 @@ class ClusterUse:
     utilisation: float
     #: Mean over time of Sample.fragmentation.
     fragmentation: float
-    #: GPU-time that was idle and of no use to the largest replica waiting / GPU-time usable.
+    #: GPU-time that was idle but unusable for the largest waiting replica / GPU-time usable.
     stranded: float
     mean_waiting_jobs: float
     most_waiting_jobs: int
@@ -47,7 +47,7 @@ class ClusterUse:
 
 
 def cluster_use(samples: Sequence[Sample], ended_at: float) -> ClusterUse | None:
-    """Derive it from samples in order of time, the last until `ended_at`; None when no time passed."""
+    """Return the use from samples in order of time, the last until `ended_at`; None when no time passed."""
     if not samples or ended_at <= samples[0].at:
         return None
     at = np.array([sample.at for sample in samples] + [ended_at], dtype=float)
@@ -66,7 +66,7 @@ def cluster_use(samples: Sequence[Sample], ended_at: float) -> ClusterUse | None
     edges = np.linspace(at[0], at[-1], points + 1)
 
     def resample(values: Floats) -> Floats:
-        # The integral of a step function is linear in between: exact at any edge.
+        # The integral of a step function is linear between its steps, so it is exact at any edge.
         integral = np.concatenate(([0.0], np.cumsum(values * seconds)))
         return np.diff(np.interp(edges, at, integral)) / (total / points)
 

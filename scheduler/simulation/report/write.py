@@ -1,4 +1,4 @@
-"""Write a report: a page, its numbers as JSON, its figures for a paper. Equal input gives equal bytes."""
+"""Write a report: a page, its numbers as JSON, and its figures for a paper. Equal input gives equal bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.simulation.report.measures import Measures
 from scheduler.simulation.report.privately import against_private
 from scheduler.simulation.report.quantities import labels
 
-#: Of report.json; another number means that a field changed its meaning or went away.
+#: The version of report.json; it changes when a field changes its meaning or disappears.
 SCHEMA = 1
 JOB_COLUMNS = tuple(field.name for field in fields(JobRecord))
 STAY_COLUMNS = ("job", "started_at", "ended_at", "end", "gpu_model", "nodes", "part")
@@ -32,14 +32,14 @@ def write_report(
     window: tuple[int, int] | None = None,
     jobs: bool = False,
 ) -> Path:
-    """Write report.html, report.json and figures/*.svg and *.png into the folder, and give the page's path.
+    """Write report.html, report.json and figures/*.svg and *.png into the folder; return the page's path.
 
-    `results` are runs of the same workload on the same cluster, the one to compare with first; `command`
-    is what made them, `problems` say what was left out of the input, `window` is as in `measure`, and with
-    `jobs` the JSON has every job's record and stays. Raises ValueError for runs that cannot be compared,
-    OSError.
+    `results` are runs of the same workload on the same cluster; the first is the one to compare with.
+    `command` produced them, `problems` state what was left out of the input, and `window` is that of
+    `measure`. With `jobs` the JSON has every job's record and stays. Raises ValueError for runs that cannot
+    be compared, and OSError.
     """
-    # Loading matplotlib takes a second; those who only want the numbers do not pay it.
+    # Loading matplotlib takes a second, which users who only want the numbers should not pay.
     from scheduler.simulation.report.figures import comparison_drawings
     from scheduler.simulation.report.gantt import gantt_drawing, main_tenants
     from scheduler.simulation.report.page import page
@@ -75,7 +75,7 @@ def write_json(
     window: tuple[int, int] | None = None,
     jobs: bool = False,
 ) -> None:
-    """Write the numbers alone, as docs/simulator-report.md describes them; arguments as in `write_report`."""
+    """Write only the numbers, as docs/simulator-report.md describes them; arguments as in `write_report`."""
     path.write_bytes(_json(results, _measure_all(results, window), command, problems, jobs))
 
 
@@ -115,5 +115,5 @@ def _stay(stay: Stay, names: Mapping[NodeId, str]) -> Mapping[str, object]:
 
 
 def _file_name(policy: str) -> str:
-    """Keep of a policy's text what is safe in a file name and in an element's id."""
+    """Return the part of a policy's text that is safe in a file name and in an element's id."""
     return re.sub(r"[^a-z0-9]+", "-", policy.lower()).strip("-")[:40] or "policy"

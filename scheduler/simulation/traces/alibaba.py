@@ -1,9 +1,9 @@
 """Alibaba cluster-trace-gpu-v2023: openb pod lists, as used by FGD (ATC'23).
 
 Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
-deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) has that part; one
-without GPUs has its CPUs and memory, of any node. Pods that were never scheduled are left out. A pod
-runs from scheduled_time to deletion_time; those still running when the list was taken count as passed then.
+deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) has that part; a pod
+without GPUs has its CPUs and memory, on any node. Pods that were never scheduled are left out. A pod runs
+from scheduled_time to deletion_time; pods still running when the list was made count as passed at that time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read(source: Source) -> None:
         if ended_at < started_at:
             raise BadField("deletion_time", "is before the pod was scheduled")
         if part < WHOLE_GPU and gpus > 1:
-            raise BadField("gpu_milli", f"{part} is not {WHOLE_GPU}; who has several GPUs has them whole")
+            raise BadField("gpu_milli", f"{part} is not {WHOLE_GPU}; a pod with several GPUs has whole ones")
         return TracedJob(
             created_at,
             gpus,

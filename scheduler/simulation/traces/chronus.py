@@ -1,7 +1,8 @@
-"""Chronus (SoCC'21): two weeks of Philly with deadlines. Times are minutes, rows are not in order of time.
+"""Chronus (SoCC'21): two weeks of Philly with deadlines. Times are minutes; rows are not in order of time.
 
-`user` names one of Philly's virtual clusters, given to jobs at random by the authors; it is the tenant and
-the virtual cluster here. Deadlines and values are not used. A few hundred rows ask for 0 GPUs: problems.
+`user` names one of Philly's virtual clusters, which the authors assigned to jobs at random; here it is the
+tenant and the virtual cluster. Deadlines and values are not used. A few hundred rows that ask for 0 GPUs are
+problems.
 """
 
 from __future__ import annotations

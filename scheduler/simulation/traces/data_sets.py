@@ -13,7 +13,7 @@ _FIELDS = ("name", "gib", "mib_per_second")
 
 
 def told(value: Any) -> DataSet | None:
-    """Read it; None: the job says of none. Raises BadField."""
+    """Return the data set that a job states, or None. Raises BadField."""
     if isinstance(value, str):
         value = dict(part.partition("=")[::2] for part in value.split("|") if part)
     if not isinstance(value, dict) or not set(value) <= set(_FIELDS):
@@ -29,12 +29,12 @@ def told(value: Any) -> DataSet | None:
         )
     gib, rate = (fields.number("data", value.get(name, 0)) for name in _FIELDS[1:])
     if not (0 <= gib * 2**30 <= MOST_BYTES and 0 <= rate * 2**20 <= MOST_BANDWIDTH):
-        raise BadField("data", f"{shown(value)} has a figure below 0, or above what there is anywhere")
+        raise BadField("data", f"{shown(value)} has a number below 0, or an implausibly large one")
     return DataSet(name=str(value["name"]), size_bytes=round(gib * 2**30), bandwidth=rate * 2**20)
 
 
 def written(data: DataSet | None) -> str | None:
-    """Return it as a trace has it."""
+    """Return a data set as it is written in a trace."""
     if data is None:
         return None
     return f"name={data.name}|gib={data.size_bytes / 2**30!r}|mib_per_second={data.bandwidth / 2**20!r}"

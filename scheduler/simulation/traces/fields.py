@@ -1,4 +1,4 @@
-"""From the text of one field to its value. Every function raises BadField with what would be right."""
+"""Convert the text of one field to its value. Every function raises BadField with what would be right."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from difflib import get_close_matches
 from scheduler.core.model import wording
 from scheduler.core.sim.workload import Status
 
-#: What a missing time is called in the published logs.
+#: How the published logs write a missing time.
 ABSENT = frozenset({"", "None", "NaN", "nan", "NaT", "null", "Unknown"})
-#: What a missing name is called by the tools that write traces; lower case.
+#: How tools that write traces write a missing name; lower case.
 _NO_NAMES = frozenset({"nan", "nat", "none", "null"})
 #: Longer texts are cut in messages.
 _SHOWN = 60
 
 
-#: A hundred years: no job, nor the time until it comes, is longer.
+#: The longest time of a job, or until it comes: a hundred years.
 MOST_SECONDS = 36_525 * 86_400
 
 
 class BadField(Exception):
-    """A field of a row is wrong; `field` is empty when the row as a whole is."""
+    """A field of a row is wrong; `field` is empty when the row as a whole is wrong."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -62,7 +62,7 @@ def seconds(field: str, text: str | float, unit: str = "seconds") -> float:
 
 
 def positive(field: str, text: str | float, what: str) -> float:
-    """Return a finite number above 0; `what` says of what."""
+    """Return a finite number above 0; `what` names its unit."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -84,9 +84,10 @@ def count(field: str, text: str | float, what: str = "GPUs", least: int = 1) -> 
 
 
 def within_a_century(field: str, value: float) -> float:
-    """Return a number of seconds, from whatever zero, that sums and dates can hold."""
+    """Return a number of seconds, counted from any zero, that sums and dates can hold."""
     if not -MOST_SECONDS <= value <= MOST_SECONDS:
-        raise BadField(field, f"{value:g} seconds are more than 100 years; at most {MOST_SECONDS:,} will do")
+        message = f"{value:g} seconds are more than 100 years; at most {MOST_SECONDS:,} are allowed"
+        raise BadField(field, message)
     return value
 
 
@@ -101,8 +102,8 @@ def whole(field: str, text: str | float) -> int:
 def instant(field: str, text: str) -> float:
     """Return the Unix seconds of "2017-10-07 01:11:39"; a time without a zone counts as UTC.
 
-    The public logs give local wall-clock time without a zone, so a run over a change of the clocks is an
-    hour off in them.
+    The public logs have local wall-clock time without a zone, so a run during a change of the clocks is an
+    hour off.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -129,7 +130,7 @@ def named(field: str, text: str) -> str:
         raise BadField(field, "is empty; it must be a name")
     name = text.strip()
     if name.lower() in _NO_NAMES:
-        raise BadField(field, f"{shown(name)} means that there is none; it must be a name")
+        raise BadField(field, f"{shown(name)} stands for a missing name; it must be a name")
     return name
 
 
@@ -142,7 +143,7 @@ def one_of(field: str, text: str, known: Collection[str]) -> str:
     return text
 
 
-#: How the logs call the three ends of a job; lower case.
+#: The words of the logs for the three ends of a job; lower case.
 _STATUSES: dict[str, Status] = {
     **dict.fromkeys(("pass", "passed", "completed", "succeeded", "success", "finished"), "passed"),
     **dict.fromkeys(("killed", "kill", "cancelled", "canceled", "cancel"), "killed"),

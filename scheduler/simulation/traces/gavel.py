@@ -5,10 +5,10 @@ Two layouts of the published `.trace` files, distinguished by the number of fiel
     10  job_type command working_dir num_steps_arg needs_data_dir total_steps scale_factor weight SLO arrival
      7  job_type command num_steps_arg needs_data_dir total_steps arrival scale_factor (traces/msr)
 
-Work is steps: seconds = total_steps / the job type's steps a second on the reference model (v100),
+Work is in steps: seconds = total_steps / the job type's steps a second on the reference model (v100),
 consolidated, for its gang size. A gang size that was never measured runs at the rate of the largest smaller
-one measured. The traces/msr files were made with one rate a job type whatever the gang; their multi-GPU jobs
-are therefore shorter here than in the log they were drawn from. A job of weight w gets priority w - 1, which
+measured one. The traces/msr files were made with one rate per job type, whatever the gang, so their multi-GPU
+jobs are shorter here than in the log they were drawn from. A job of weight w gets priority w - 1, which
 policy gavel weighs as w. SLOs are not used.
 """
 

@@ -1,10 +1,10 @@
 """Helios's `cluster_log.csv` (SenseTime, SC'21), and Lucid's `cluster_full_log.csv` (ASPLOS'23).
 
 Helios: job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration,
-queue. Lucid adds jobname, dataset, model, batchsize, amp and the profile's columns, and may lack
-start_time; its kind of job is named as in the table of colocated pairs. Rows without GPUs are left out, as
-the authors do. TIMEOUT and NODE_FAIL count as failed, as in the paper. `node_num` is what the job got, not
-what it asked for, and is not used.
+queue. Lucid adds jobname, dataset, model, batchsize, amp and the profile's columns, and may lack start_time;
+its kinds of job have the names of the table of colocated pairs. Rows without GPUs are left out, as the
+authors do. TIMEOUT and NODE_FAIL count as failed, as in the paper. `node_num` is what the job got, not what
+it asked for, and is not used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Muri (SIGCOMM'22): Tiresias's columns in milliseconds, with iterations and the times of their stages.
 
-The run time is iterations x iteration time, by which the authors' simulator counts work; `duration`, by which
-it does not, differs from that. The times of the stages (storage with CPUs, GPU, network) are the job's
-profile. `priority` is not carried over: it is the simulator's own bookkeeping, and no job's rank before the
-others.
+The run time is iterations x iteration time, as the authors' simulator counts work; it ignores `duration`,
+which differs. The times of the stages (storage with CPUs, GPU, network) are the job's profile. `priority` is
+not read, because it is the simulator's own bookkeeping and does not rank jobs.
 """
 
 from __future__ import annotations

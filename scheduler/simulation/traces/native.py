@@ -1,6 +1,6 @@
-"""Our own format, described in docs/traces.md: a table with a header, or one JSON object a line.
+"""Our own format, described in docs/traces.md: a table with a header, or one JSON object per line.
 
-Reading back what `write_native` wrote gives the same arrivals, number for number.
+Reading what `write_native` wrote gives the same arrivals, number for number.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ FIELDS = (
     "data",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
-#: Seconds of an iteration by stage; and what devices report.
+#: The seconds of an iteration by stage, and what devices report.
 _PROFILE = ("storage", "gpu", "network", "utilisation", "memory_utilisation", "memory_bytes", "amp")
 _MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
@@ -87,7 +87,7 @@ _WRITTEN = tuple(name for name in FIELDS if name not in ("gpus", "batch_size", "
 
 @dataclass(slots=True)
 class _EarlierJobs:
-    """What earlier jobs of a file were like, as far as later ones must agree."""
+    """The properties of earlier jobs of a file with which later ones must agree."""
 
     ids: set[str] = field(default_factory=set)
     #: Whether submissions are dates; None before the first.
@@ -97,7 +97,7 @@ class _EarlierJobs:
 def read(source: Source) -> None:
     """Read a table, or JSON lines when the first character is {."""
     seen = _EarlierJobs()
-    # Once one job states its expected duration, a job that states none has an unknown one.
+    # Once any job states its expected duration, that of a job that states none is unknown.
     text = source.text().lstrip()
     if text.startswith("{"):
         source.read(
@@ -128,7 +128,7 @@ def read(source: Source) -> None:
 
 
 def read_job(given: Mapping[str, Any], profiles: Path | None = None) -> TracedJob:
-    """Return the job that these fields describe; raise BadField for the first that is wrong."""
+    """Return the job that these fields describe; raise BadField for the first wrong field."""
     _check_names(given)
     return _job(given, _EarlierJobs(), estimated="estimate_seconds" in given, profiles=profiles)
 
@@ -220,7 +220,7 @@ def _job(
 def _elastic(
     given: Mapping[str, Any], job: TracedJob, tasks: Sequence[Task] | None
 ) -> tuple[int, int] | None:
-    """Return the fewest and the most GPUs; None for a job that says neither, nor a mode."""
+    """Return the fewest and the most GPUs; None for a job that states neither, nor a mode."""
     if not {"min_gpus", "max_gpus", "elastic_mode"} & set(given):
         return None
     least = fields.count("min_gpus", given.get("min_gpus", job.gpus))
@@ -230,7 +230,9 @@ def _elastic(
     if most < job.gpus:
         raise BadField("max_gpus", f"{most} is less than its own {job.gpus} GPUs; it must be at least that")
     if job.elastic_mode == FIXED_WORLD and most > job.gpus:
-        raise BadField("max_gpus", f"{most} is more than its replicas can use, which share GPUs at best")
+        raise BadField(
+            "max_gpus", f"{most} is more than its replicas can use; at most {job.gpus} in a fixed world"
+        )
     if tasks is not None and len(tasks) > 1:
         raise BadField("min_gpus", "is of a gang of one task; this one has several")
     return least, most
@@ -279,7 +281,7 @@ def _submitted_at(value: Any, seen: _EarlierJobs) -> float:
 
 
 def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
-    """Return the gang that is spelt out; None when only its size is given."""
+    """Return the gang that is given task by task; None when only its size is given."""
     if "tasks" in given:
         return _several_tasks(given)
     if "replicas" not in given and "gpus_per_replica" not in given:
@@ -301,7 +303,7 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
 
 
 def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Read 1x4|2x1 or [[1, 4], [2, 1]]: the replicas of each task, and the GPUs of each."""
+    """Read 1x4|2x1 or [[1, 4], [2, 1]]: the replicas of each task, and the GPUs of each replica."""
     for name in ("replicas", "gpus_per_replica"):
         if name in given:
             raise BadField(name, "is of a gang of one task; leave it out beside tasks")
@@ -399,15 +401,15 @@ def _profile_record(profile: Profile | None) -> dict[str, Any] | None:
 def write_native(workload: Workload, path: str | Path) -> None:
     """Write a workload: JSON lines when the name ends in .jsonl, else a table; packed when it ends in .gz.
 
-    Raises InputError for a job that the format cannot say (a topology), or that
-    progresses by a profile or along a loss curve.
+    Raises InputError for a job that the format cannot express (a topology), or that progresses by a profile
+    or along a loss curve.
     """
     path = Path(path)
     out = StringIO(newline="")
     records = [_record(arrival) for arrival in workload.arrivals]
     _check(workload, records)
     if ".jsonl" in path.suffixes:
-        # Null is written for an unknown estimate: a missing one would be left to the options.
+        # Write null for an unknown estimate, because the options would decide a missing one.
         out.writelines(
             json.dumps(
                 {
@@ -424,7 +426,7 @@ def write_native(workload: Workload, path: str | Path) -> None:
         writer.writerow(_WRITTEN)
         writer.writerows([_cell(record.get(name)) for name in _WRITTEN] for record in records)
     data = out.getvalue().encode()
-    # No time in the archive: the same workload gives the same bytes.
+    # The archive has no time, so that the same workload gives the same bytes.
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
@@ -486,7 +488,7 @@ def _cell(value: Any) -> str:
 
 
 def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
-    """Raise InputError for the first job that would not come back as it is."""
+    """Raise InputError for the first job that would not be read back unchanged."""
     seen = _EarlierJobs()
     traced = [
         _job({name: value for name, value in record.items() if value is not None}, seen, estimated=True)
@@ -494,4 +496,4 @@ def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
     ]
     for was, back in zip(workload.arrivals, make_workload("", traced, TraceOptions()).arrivals, strict=True):
         if was != back:
-            raise InputError(f"job {was.job.id} has more than the native trace format can say: {was.job}")
+            raise InputError(f"job {was.job.id} has more than the native trace format can express: {was.job}")

@@ -1,4 +1,4 @@
-"""What a reader of traces may be given beyond the file."""
+"""The options of a reader of traces."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from scheduler.simulation.rates import ThroughputTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """Assumptions under which a trace is read; each is said in the workload's notes when it matters."""
+    """The assumptions under which a trace is read; the workload's notes state each that matters."""
 
-    #: A gang larger than this becomes equal replicas; None: as many as the trace's own cluster had.
+    #: A gang larger than this becomes equal replicas. None for the node size of the trace's own cluster.
     gpus_per_node: int | None = None
-    #: "exact": the scheduler sees every job's true duration (an oracle); "none": it sees none.
+    #: With "exact" the scheduler sees every job's true duration (an oracle), with "none" no duration.
     estimates: Literal["exact", "none"] = "exact"
     #: Sigma of the log-normal factor (median 1) by which estimates are wrong.
     estimate_error: float = 0.0
     seed: int = 0
     #: Jobs of more GPUs than this are problems.
     largest_gpus: int | None = None
-    #: Models that jobs may name; empty: any.
+    #: The models that jobs may name; empty for any.
     gpu_models: frozenset[str] = frozenset()
     #: Whether a job's tenant is its user or its virtual cluster, where the trace knows both.
     tenants: Literal["virtual_cluster", "user"] = "virtual_cluster"
-    #: Whether jobs that the trace calls best effort are opportunistic or like all others.
+    #: Whether jobs that the trace calls best effort are opportunistic, or guaranteed like all others.
     best_effort: Literal["guaranteed", "opportunistic"] = "guaranteed"
     #: Rates by kind of job, for traces that give work in steps (gavel).
     throughputs: ThroughputTable | None = None
     #: Folder of measured profiles, for jobs that progress by them (pollux, and jobs with a batch_size).
     profiles: Path | None = None
-    #: Of pollux: none, run times alone count; else jobs progress as measured wherever they are, with their
-    #: own size and batch, with any size, or with any size and batch.
+    #: For pollux: with "none" only run times count. Otherwise jobs progress as measured on any GPUs, with
+    #: their own size and batch, with any size, or with any size and batch.
     scaling: Literal["none", "rigid", "resizable", "adaptive"] = "none"
 
 
@@ -50,7 +50,7 @@ _COUNTS = ("gpus_per_node", "largest_gpus")
 
 
 def parse_options(texts: Mapping[str, str], options: TraceOptions | None = None) -> TraceOptions:
-    """Return options changed by what a person wrote, such as {"estimate_error": "0.5"}."""
+    """Return the options changed by what the user wrote, such as {"estimate_error": "0.5"}."""
     given: dict[str, Any] = {}
     known = [field.name for field in fields(TraceOptions) if field.name != "throughputs"]
     for name, text in texts.items():

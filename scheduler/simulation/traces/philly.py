@@ -1,10 +1,10 @@
 """Philly (Microsoft, ATC'19): the published `cluster_job_log` JSON, and the CSVs derived from it.
 
-The log is a list of jobs with their attempts. GPUs are those of the first attempt, as in the published
-notebook. The run time is how long an attempt ran (the notebook takes first start to last end, which counts
-waiting in between); where attempts overlap, the log has two entries for the same time, which counts once. An
-attempt whose end the log lost ran at most until the next one started, which is taken for its end and said. A
-job without an attempt, or whose last attempt has no end, is a problem: how long it runs is not known.
+The log is a list of jobs with their attempts. The GPUs are those of the first attempt, as in the published
+notebook. The run time is the time during which an attempt ran; the notebook uses first start to last end,
+which includes waiting in between. Where attempts overlap, the time counts once. An attempt without an end in
+the log ran at most until the next one started, so that counts as its end, and a note says so. A job without
+an attempt, or whose last attempt has no end, is a problem, because its run time is unknown.
 
 The CSVs have the columns submit_time (or submit_s), vc, num_gpus and duration_s; Pollux's packaging of the
 same jobs has timestamp, cluster, num_gpus and duration.
@@ -69,7 +69,7 @@ def _job(job: dict[str, Any], source: Source) -> TracedJob:
 def _stretches(
     attempts: Sequence[dict[str, Any]], submitted_at: float
 ) -> tuple[list[tuple[float, float]], int]:
-    """Return from when to when each attempt ran, and how many ends the log lost."""
+    """Return the start and the end of each attempt, and how many ends are missing in the log."""
     last = len(attempts) - 1
     starts: list[float | None] = []
     for number, attempt in enumerate(attempts):
@@ -89,7 +89,7 @@ def _stretches(
         if ended is None:
             later = [start for start in starts[number + 1 :] if start is not None and start >= started]
             if not later:
-                raise BadField(f"attempts[{number}].end_time", "is missing, and no later attempt tells it")
+                raise BadField(f"attempts[{number}].end_time", "is missing, and no later attempt shows it")
             ended, lost = min(later), lost + 1
         if ended < started:
             raise BadField(f"attempts[{number}].end_time", "is before the start")
@@ -98,7 +98,7 @@ def _stretches(
 
 
 def _covered_seconds(stretches: Iterable[tuple[float, float]]) -> float:
-    """Return for how long at least one of the stretches lasts."""
+    """Return the total time that at least one of the stretches covers."""
     covered, until = 0.0, -math.inf
     for started, ended in sorted(stretches):
         covered += max(0.0, ended - max(started, until))

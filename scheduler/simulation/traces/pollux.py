@@ -1,18 +1,19 @@
 """Pollux (OSDI'21, petuum/adaptdl, branch osdi21-artifact): workloads, with run times from measured profiles.
 
-A workload has the columns name, time, application, num_replicas, batch_size. Each replica is one GPU, 4 to
-a node. The run time is that of the requested GPUs and batch size, as Pollux's baselines run the job:
+A workload has the columns name, time, application, num_replicas, batch_size. Each replica is one GPU, with 4
+per node. The run time is that of the requested GPUs and batch size, as Pollux's baselines run the job:
 
     sum over epochs of (progress of the epoch / gain of an iteration in it) x seconds an iteration
 
-as the artifact counts work, each epoch to a whole second. Progress is in iterations at the smallest batch
-size, and an epoch ends where the measured run of least progress ended it (validation-<batch>.csv). The gain
-of an iteration at scale s = batch size / smallest batch size is (var + sqr) / (var / s + sqr) by the epoch's
-gradient statistics, linear between measured batch sizes. The seconds (placements.csv, scalability.csv) are
-those of the placement on as few nodes as possible, linear between measured per-GPU batch sizes. A per-GPU
-batch larger than any measured is accumulated in equal passes, of which only the last synchronises; one GPU
-with more than the smallest batch size makes at least two. Epochs are the authors': bert 2, cifar10 100,
-ncf 10, imagenet 90, deepspeech2 80, yolov3 50 (yolov3 with at most 8 a GPU and pass).
+This is how the artifact counts work, with each epoch rounded to a whole second. Progress is in iterations at
+the smallest batch size, and an epoch ends where the measured run of least progress ended it
+(validation-<batch>.csv). The gain of an iteration at scale s = batch size / smallest batch size is
+(var + sqr) / (var / s + sqr) from the epoch's gradient statistics, linear between measured batch sizes. The
+seconds (placements.csv, scalability.csv) are those of the placement on as few nodes as possible, linear
+between measured per-GPU batch sizes. A per-GPU batch larger than any measured one is accumulated in equal
+passes, of which only the last synchronises; one GPU with more than the smallest batch size makes at least two
+passes. The numbers of epochs are the authors': bert 2, cifar10 100, ncf 10, imagenet 90, deepspeech2 80,
+yolov3 50 (yolov3 with a batch of at most 8 per GPU and pass).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.source import Source, TracedJob
 
 GPUS_PER_NODE = 4
-#: No elastic job has more.
+#: The most GPUs of an elastic job.
 MOST_GPUS = 64
 _MODELS = {"cifar10": "resnet18", "imagenet": "resnet50"}
 _COLUMNS = ("time", "application", "num_replicas", "batch_size")
@@ -42,7 +43,7 @@ _COLUMNS = ("time", "application", "num_replicas", "batch_size")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One measured iteration: seconds in all, and of these in synchronisation."""
+    """One measured iteration: its seconds in all, and in synchronisation."""
 
     batch_per_gpu: float
     step_seconds: float
@@ -51,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One measured epoch: the progress at its end, and the gradient's squared norm and variance in it."""
+    """One measured epoch: the progress at its end, and the squared norm and variance of its gradient."""
 
     progress: float
     sqr: float
@@ -60,7 +61,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was measured of one application."""
+    """The measurements of one application."""
 
     application: str
     #: (number of nodes, replicas) -> measurements by per-GPU batch, ascending, on as few nodes as possible.
@@ -103,7 +104,7 @@ class Profile:
         sqr = below.sqr + part * (above.sqr - below.sqr)
         var = below.var + part * (above.var - below.var)
         least = var * known[0] / batch_size + sqr
-        # Where the gradients were too small to be measured, an iteration is an iteration.
+        # Where the gradients were too small to be measured, an iteration counts as one.
         return (var + sqr) / least if least > 0 else 1.0
 
     def _step_seconds(self, replicas: int, per_pass: int, passes: int) -> float:
@@ -120,7 +121,7 @@ class Profile:
 
 
 def _between(measured: Sequence[Step], batch: float) -> Step:
-    """Linear between the two nearest measurements, and beyond the first along the first two."""
+    """Return a step linearly between the two nearest measurements; below the first, along the first two."""
     above = next((n for n, step in enumerate(measured) if batch <= step.batch_per_gpu), None)
     if above is None or len(measured) == 1:
         return measured[-1]
@@ -134,7 +135,7 @@ def _between(measured: Sequence[Step], batch: float) -> Step:
 
 
 def read(source: Source) -> None:
-    """Read a workload; profiles come from the options or lie beside the workload's folder."""
+    """Read a workload; the profiles are in the options' folder, or beside the workload's."""
     folder = source.options.profiles or source.path.resolve().parent.parent / "profiles"
     if not folder.is_dir():
         raise source.unusable(
@@ -166,8 +167,11 @@ def read(source: Source) -> None:
 
 
 def _profiled_job(folder: Path, options: TraceOptions, row: tuple[str, ...]) -> TracedJob:
-    """Return a job that progresses as it was measured, wherever it is. As the authors have it, ncf has one
-    GPU where jobs may be resized, and a batch of its own where they choose theirs."""
+    """Return a job that progresses as measured, on any GPUs.
+
+    As in the authors' experiments, ncf has one GPU where jobs may be resized, and a fixed batch where they
+    choose theirs.
+    """
     time, kind, replicas, batch_size = row
     gpus, batch = count("num_replicas", replicas, "replicas"), count("batch_size", batch_size, "samples")
     job = TracedJob(seconds("time", time), gpus, 0.0, application=named("application", kind))
@@ -184,8 +188,11 @@ def _profiled_job(folder: Path, options: TraceOptions, row: tuple[str, ...]) -> 
 
 
 def with_profile(job: TracedJob, folder: Path, batch: int) -> TracedJob:
-    """Return a job that progresses as the application that it names, with this total batch unless it is
-    adaptive; its run time is that with its own GPUs on as few nodes as possible. Raises BadField."""
+    """Return a job that progresses as the application that it names; raise BadField.
+
+    It has this total batch unless it is adaptive. Its run time is that with its own GPUs on as few nodes as
+    possible.
+    """
     if job.application not in EPOCHS or not (folder / job.application).is_dir():
         raise BadField("application", f"{shown(job.application)} has no profile; there are {_listed(folder)}")
     measured = read_application(folder / job.application)
@@ -210,7 +217,7 @@ def _listed(folder: Path) -> str:
 
 
 def read_profile(folder: Path) -> Profile:
-    """Return what was measured of the application that the folder is named after; raise TraceError."""
+    """Return the measurements of the application that the folder is named after; raise TraceError."""
     steps: dict[tuple[int, int], list[Step]] = {}
     for row, line in _rows(folder / "placements.csv"):
         digits = row["placement"] or ""
@@ -242,12 +249,12 @@ def read_profile(folder: Path) -> Profile:
 
 
 def _spread(digits: str) -> tuple[int, int]:
-    """Return on how many nodes how many replicas are: a digit is the replicas of a node."""
+    """Return the numbers of nodes and of replicas: each digit is the replicas of a node."""
     return len(digits), sum(map(int, digits)) if digits.isdecimal() else 0
 
 
 def _is_packed(digits: str) -> bool:
-    """Whether all nodes but one are full: "24" is 6 replicas as near as they can be, "33" is not."""
+    """Return whether all nodes but one are full: "24" is 6 replicas on nodes of 4, packed; "33" is not."""
     return sum(digit != str(GPUS_PER_NODE) for digit in digits) <= 1
 
 

@@ -14,7 +14,7 @@ GIB = 2**30
 
 
 def least_gpus(given: Mapping[str, Any]) -> int:
-    """Return the fewest GPUs of a replica: none where it says what else it takes."""
+    """Return the fewest GPUs of a replica: 0 where CPUs or memory are stated."""
     return 0 if {"cpus", "memory_gib"} & set(given) else 1
 
 
@@ -26,7 +26,7 @@ def amounts_of(given: Mapping[str, Any]) -> tuple[list[float], list[int]]:
 
 
 def use_of(given: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
-    """Return by minute the parts of its CPUs and memory that a job uses; none where it says neither."""
+    """Return the parts of its CPUs and memory that a job uses, by minute; empty where it states neither."""
     if not {"use_cpus", "use_memory"} & set(given):
         return ()
     parts: dict[str, list[float]] = {}
@@ -37,7 +37,7 @@ def use_of(given: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
     cpus, memory = parts["use_cpus"], parts["use_memory"]
     if len(cpus) > 1 and len(memory) > 1 and len(cpus) != len(memory):
         raise BadField(
-            "use_memory", f"has {len(memory)} minutes, and use_cpus {len(cpus)}: both need as many"
+            "use_memory", f"has {len(memory)} minutes, and use_cpus {len(cpus)}: both need equally many"
         )
     minutes = max(len(cpus), len(memory))
     return tuple([(cpus[at % len(cpus)], memory[at % len(memory)]) for at in range(minutes)])
@@ -70,7 +70,7 @@ def with_amounts(tasks: tuple[Task, ...], cpus: Sequence[float], memory: Sequenc
 
 
 def by_task(amounts: Sequence[float]) -> float | str | None:
-    """Return what each replica takes, task by task where they differ."""
+    """Return what each replica takes, listed by task where tasks differ."""
     if len(set(amounts)) == 1:
         return amounts[0] or None
     return "|".join(map(repr, amounts))

@@ -1,4 +1,4 @@
-"""From the jobs that a reader found to a workload: order, gangs, estimates, and what to say about it."""
+"""Turn the jobs that a reader found into a workload: their order, gangs, estimates, and notes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from scheduler.simulation.errors import Problem
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.source import TracedJob
 
-#: GPUs of a node where neither the trace nor the options say how many.
+#: The GPUs of a node where neither the trace nor the options state them.
 GPUS_PER_NODE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What came of reading a trace. Rows with problems are not in the workload, whose notes count them."""
+    """The result of reading a trace. Rows with problems are not in the workload, whose notes count them."""
 
     workload: Workload
     problems: tuple[Problem, ...] = ()
@@ -54,7 +54,7 @@ def make_workload(
 ) -> Workload:
     """Return the workload of these jobs: by submission, the first at 0, ids 1, 2, ...
 
-    `limit` keeps the first jobs to arrive. Of equal submissions the one that was first in the file is first.
+    `limit` keeps the first jobs to arrive. Jobs with equal submissions keep their order in the file.
     """
     said = list(notes)
     submissions = [job.submitted_at for job in traced]
@@ -150,7 +150,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
 
 
 def _training(job: TracedJob) -> Training | None:
-    """Return what the scheduler knows of a job that changes its batch size, before it has run."""
+    """Return what the scheduler knows about a job that changes its batch size, before it has run."""
     if not job.phases:
         return None
     return Training(
@@ -161,7 +161,7 @@ def _training(job: TracedJob) -> Training | None:
 
 
 def about_problems(problems: Sequence[Problem]) -> list[str]:
-    """Return how many rows were skipped and why, in a sentence."""
+    """Return a sentence on how many rows were skipped, and why."""
     if not problems:
         return []
     fields = Counter(problem.field or "the row as a whole" for problem in problems)
@@ -200,12 +200,12 @@ _SKEWS = {
     "gpt2": 38.60 / 124.4,
 }
 
-#: Skewed enough to be kept together: between VGG and AlexNet (0.6 and more) and all others.
+#: Models at least this skewed are kept together: VGG and AlexNet have 0.6 and more, all others have less.
 PACK_LIMIT = 0.5
 
 
 def skew_of(application: str) -> float | None:
-    """Return the skew of a model by its name as traces write it, None when it is not known.
+    """Return the skew of a model by its name as traces write it; None when it is unknown.
 
     "ResNet-50 (batch size 64)" and "resnet50" are the same model.
     """

@@ -64,13 +64,13 @@ def read_trace(
 ) -> Reading:
     """Read a trace file, packed when its name ends in .gz, into a workload.
 
-    A row that is wrong is skipped and counted; with `strict` the first one raises TraceError. A file of
-    which nothing can be read raises TraceError either way. `limit` keeps the first jobs to arrive.
+    A wrong row is skipped and counted; with `strict` the first one raises TraceError. An unreadable file
+    raises TraceError either way. `limit` keeps the first jobs to arrive.
     """
     gpus_per_node, reader = node_size(format), FORMATS[format]
     options = options or TraceOptions()
     source = Source(Path(path), options, strict=strict)
-    # First, so that a missing file is said before anything else that its format needs.
+    # Read the text first, so that a missing file is reported before anything else that its format needs.
     source.text()
     reader.read(source)
     workload = make_workload(

@@ -1,11 +1,11 @@
 """Shockwave (NSDI'23): our CSVs of its traces, with each job's schedule of batch sizes.
 
 batch_size_schedule is `<batch>x<epochs>;...` and epoch_seconds_by_batch_size is `<batch>:<seconds>;...`, both
-made by the authors' generator for V100s (see the data's README). The simulator goes through the schedule; the
-scheduler sees how many epochs there are, which batch sizes the job uses, how long an epoch takes with each,
-and as it runs, how many are done with each. It does not see in which order they come or how many epochs there
-are of each. That it knows which ones will be used is as in the authors' simulator. A job of weight w gets
-priority w - 1.
+made by the authors' generator for V100s (see the data's README). The simulator follows the schedule. The
+scheduler sees the number of epochs, the batch sizes that the job uses, how long an epoch takes with each,
+and, as the job runs, how many epochs are done with each. It does not see their order or how many epochs each
+will have. The authors' scheduler, too, knows which batch sizes will be used. A job of weight w gets priority
+w - 1.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _phases(text: str, regimes: tuple[Regime, ...]) -> tuple[Phase, ...]:
         if size not in by_batch:
             raise BadField(field, f"batch size {batch} has no entry in epoch_seconds_by_batch_size")
         listed.append((size, count(field, times, "epochs")))
-    # The authors' list names a batch size twice in a row where two of its rules agree.
+    # The authors' schedule lists a batch size twice in a row where two of its rules agree.
     return tuple(
         [
             Phase(

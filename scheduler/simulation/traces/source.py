@@ -1,4 +1,4 @@
-"""A trace file while it is read: its text, its rows with their lines, and what was wrong with them."""
+"""A trace file while it is read: its text, its rows with their lines, and their problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scheduler.simulation.traces.options import TraceOptions
 
 Row = TypeVar("Row")
 
-#: zlib's window for a gzip archive, and how much of one is unpacked at a time.
+#: zlib's window for a gzip archive, and how many bytes of it are unpacked at a time.
 _GZIP, _PIECE_BYTES = 31, 1 << 12
 
 #: The tenant and virtual cluster in traces that have neither.
@@ -35,17 +35,17 @@ ANY_TENANT = "everyone"
 ANY_VIRTUAL_CLUSTER = "cluster"
 
 
-#: Priorities may be so far from 0.
+#: The largest priority, and, negated, the smallest.
 MOST_PRIORITY = 1_000_000
 
 
 class TracedJob(NamedTuple):
-    """A job as a reader gives it; `traces.reading` makes the workload's jobs of these."""
+    """A job as a reader returns it; `traces.reading` turns it into a job of the workload."""
 
     #: Seconds by the trace's own clock.
     submitted_at: float
     gpus: int
-    #: Run time alone, near, on the reference model.
+    #: The run time alone and consolidated on the reference model.
     duration_seconds: float
     tenant: str = ANY_TENANT
     virtual_cluster: str = ANY_VIRTUAL_CLUSTER
@@ -55,48 +55,48 @@ class TracedJob(NamedTuple):
     priority: int = 0
     guaranteed: bool = True
     time_limit_seconds: float | None = None
-    #: None: derived from the duration as the options say.
+    #: None if it follows from the duration and the options.
     estimate_seconds: float | None = None
-    #: The reader knows the estimate, even that there is none; the options do not change it.
+    #: Whether the reader knows the estimate, or that there is none, so that the options do not change it.
     own_estimate: bool = False
-    #: None: split by the rule for gangs.
+    #: None if the gang is split by the general rule.
     tasks: tuple[Task, ...] | None = None
-    #: Those of each replica of a gang that is split so.
+    #: The CPUs of each replica of a gang that is split by that rule; likewise the memory.
     cpus: float = 0.0
     memory_bytes: int = 0
-    #: None: by the application's name.
+    #: None if it follows from the application's name.
     skew: float | None = None
     throughput: Mapping[str, float] = {}
-    #: Batch sizes in their order, where the job changes its own; and those that it may use.
+    #: The batch sizes in order, if the job changes its batch size, and the batch sizes that it may use.
     phases: tuple[Phase, ...] = ()
     regimes: tuple[Regime, ...] = ()
-    #: Whose it is within the tenant, and the search it belongs to; empty: unknown.
+    #: Its user within the tenant, and the search that it belongs to; empty if unknown.
     user: str = ""
     search: str = ""
-    #: The name of its virtual cluster; empty: none.
+    #: The pinned cell, by its name in the virtual cluster; empty for none.
     pinned_cell: str = ""
-    #: Empty: none.
+    #: The reservation that it names; empty for none.
     reservation: str = ""
-    #: None: any nodes.
+    #: None for any nodes.
     nodes: Candidates | None = None
     #: "preempt", "downgrade" or empty.
     on_reclaim: str = ""
-    #: (least, most) GPUs, and what may be done to it.
+    #: The (least, most) GPUs, and how it may be resized.
     elastic: tuple[int, int] | None = None
     elastic_mode: str = RESIZABLE
-    #: How fast it truly is; None: in proportion, or by a table.
+    #: How fast it truly is; None if in proportion, or by a table.
     scaling: Scaling | None = None
     #: How its loss falls with the seconds of work.
     loss: LossCurve | None = None
     #: As `Truth.use`.
     use: tuple[tuple[float, float], ...] = ()
-    #: What it makes of GPUs that it has alone, as the scheduler knows from the beginning.
+    #: How it uses GPUs that it has alone, which the scheduler knows from the beginning.
     profile: Profile | None = None
     data: DataSet | None = None
 
 
 def check_bounds(job: TracedJob) -> None:
-    """Raise BadField for what no job says in earnest, and what sums and dates cannot hold."""
+    """Raise BadField for implausible values, and for values that sums and dates cannot hold."""
     for name in ("submitted_at", "duration_seconds", "time_limit_seconds", "estimate_seconds"):
         value = getattr(job, name)
         if value is not None:
@@ -108,16 +108,16 @@ def check_bounds(job: TracedJob) -> None:
 
 
 class Source:
-    """One file that is read. Problems are collected, or, when reading strictly, raised at once."""
+    """One file that is read. Problems are collected, or raised at once if it is read strictly."""
 
     def __init__(self, path: Path, options: TraceOptions, *, strict: bool) -> None:
         self.path, self.options, self.strict = path, options, strict
         self.problems: list[Problem] = []
         self.jobs: list[TracedJob] = []
-        #: Ends of sentences about how rows were read, and how many rows each concerns.
+        #: Ends of sentences about assumptions, and how many rows each concerns.
         self.assumed: Counter[str] = Counter()
         self.notes: list[str] = []
-        #: What was left out: ends of sentences, with the number of rows and where the first is.
+        #: Ends of sentences about rows that were left out, with their number and the place of the first.
         self._left_out: dict[str, tuple[int, str]] = {}
         #: Lines of the jobs, in the order of `jobs`.
         self.lines_of_jobs: list[int] = []
@@ -131,16 +131,16 @@ class Source:
         return TraceError(Problem(self.path.name, line, field, message))
 
     def skip(self, line: int, field: str, message: str) -> None:
-        """Take note of a row that is wrong; raise TraceError when reading strictly."""
+        """Record a wrong row; raise TraceError when reading strictly."""
         problem = Problem(self.path.name, line, field, message)
         if self.strict:
             raise TraceError(problem)
         self.problems.append(problem)
 
     def leave_out(self, sentence: str, name: str = "") -> None:
-        """Take note that the present row is not used; raise TraceError when reading strictly.
+        """Record that the present row is not used; raise TraceError when reading strictly.
 
-        `sentence` follows the number of such rows; `name` is what the file calls the row.
+        `sentence` follows the number of such rows; `name` is the name of the row in the file.
         """
         if self.strict:
             raise self.unusable(f"--strict leaves nothing out: {sentence}", self._line)
@@ -149,7 +149,7 @@ class Source:
         self._left_out[sentence] = count + 1, first or (f"{name} ({where})" if name else where)
 
     def text(self) -> str:
-        """Return the whole text, unpacked when the name ends in .gz; a cut-off archive as far as it goes."""
+        """Return the whole text, unpacked when the name ends in .gz; a cut-off archive gives what it has."""
         if self._text is None:
             self._text = self._read_text()
         return self._text
@@ -168,7 +168,7 @@ class Source:
             return data.decode("utf-8-sig", errors="surrogateescape")
 
     def _is_bad(self, line: int, text: Iterable[str]) -> bool:
-        """Whether a row is left out because some of its bytes are not UTF-8."""
+        """Return whether a row is left out because some of its bytes are not UTF-8."""
         if not self._has_bad_bytes or not any(map(file_kinds.has_bad_bytes, text)):
             return False
         self.skip(line, "", "has bytes that are not UTF-8")
@@ -180,7 +180,7 @@ class Source:
         try:
             while packed:
                 archive = zlib.decompressobj(wbits=_GZIP)
-                # In pieces, so that what comes before a damaged place is not lost.
+                # Unpack in pieces, so that the part before a damaged place is not lost.
                 for first in range(0, len(packed), _PIECE_BYTES):
                     parts.append(archive.decompress(packed[first : first + _PIECE_BYTES]))
                     if archive.eof:
@@ -196,7 +196,7 @@ class Source:
         return b"".join(parts)
 
     def header(self) -> list[str]:
-        """Return the names of the columns of a comma-separated file; none when it is empty."""
+        """Return the names of the columns of a comma-separated file; empty when the file is."""
         return self._header(csv.reader(StringIO(self.text(), newline="")))
 
     def _header(self, reader: Iterator[list[str]]) -> list[str]:
@@ -213,10 +213,10 @@ class Source:
     def rows(
         self, required: Sequence[str], optional: Sequence[str] = ()
     ) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield (line, fields in the order asked for) of a comma-separated file with a header.
+        """Yield (line, fields in the requested order) of a comma-separated file with a header.
 
-        Optional columns that are not there give "". A row with another number of fields than the header is
-        a problem. At least two columns must be asked for.
+        Missing optional columns give "". A row whose number of fields differs from that of the header is a
+        problem. At least two columns must be requested.
         """
         reader = csv.reader(StringIO(self.text(), newline=""))
         header = self._header(reader)
@@ -254,7 +254,7 @@ class Source:
             self.skip(number, "", self._cut_off)
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield (line, object) of a JSON list of objects, one by one, so that a cut-off file gives most."""
+        """Yield (line, object) of a JSON list of objects, one by one, so that a cut-off file yields most."""
         text = self.text()
         decoder = json.JSONDecoder()
         at, line, counted = 0, 1, 0
@@ -290,7 +290,7 @@ class Source:
             self.skip(last, "", self._cut_off or "the list is not closed; the file may be cut off")
 
     def read(self, rows: Iterable[tuple[int, Row]], job_of: Callable[[Row], TracedJob | None]) -> None:
-        """Take the job of every row. `job_of` raises BadField for a wrong row; None leaves it out."""
+        """Add the job of every row. `job_of` raises BadField for a wrong row; None leaves the row out."""
         largest, models = self.options.largest_gpus, self.options.gpu_models
         take, take_line = self.jobs.append, self.lines_of_jobs.append
         for line, row in rows:
@@ -315,12 +315,12 @@ class Source:
                 take_line(line)
 
     def sentences(self) -> tuple[str, ...]:
-        """Return the notes, with the numbers of rows that each assumption concerns."""
+        """Return the notes on assumptions, with the number of rows that each concerns."""
         counted = [f"{self.assumed[sentence]:,} {sentence}" for sentence in sorted(self.assumed)]
         return (*self.notes, *counted)
 
     def left_out(self) -> tuple[str, ...]:
-        """Return sentences about the rows that were not used, each with their number and the first."""
+        """Return sentences about the rows that were left out, each with their number and the first."""
         return tuple(
             [
                 f"{count:,} {sentence} The first: {first}."
@@ -329,7 +329,7 @@ class Source:
         )
 
     def disorder(self) -> str:
-        """Return how many rows were submitted before one above them; empty when none was."""
+        """Return a sentence on how many rows were submitted before one above them; empty when none was."""
         latest, late = -math.inf, []
         for job, line in zip(self.jobs, self.lines_of_jobs, strict=True):
             if job.submitted_at < latest:

@@ -204,13 +204,13 @@ def test_the_command_line_takes_the_rounds(
     [
         (["--rounds", "themis"], "no rounds 'themis'"),
         (["--rounds", "gavel", "--policy", "tiresias"], "no policy 'tiresias'"),
-        (["--rounds", "gavel", "--cells"], "--cells is not for --rounds: Gavel's rounds do not know it"),
+        (["--rounds", "gavel", "--cells"], "--cells is not for --rounds: Gavel's rounds do not support it"),
         (
             ["--rounds", "gavel", "--cost", "start_seconds=5"],
-            "--cost is not for --rounds: Gavel's rounds do not know it",
+            "--cost is not for --rounds: Gavel's rounds do not support it",
         ),
         (["--rounds", "gavel:order=up"], "choose published, fixed or shuffled"),
-        (["--rounds", "gavel", "--round-seconds", "0"], "a number of seconds above 0"),
+        (["--rounds", "gavel", "--round-seconds", "0"], "must last more than 0 seconds"),
     ],
 )
 def test_says_what_gavels_rounds_do_not_know(

@@ -22,8 +22,9 @@ def check_auxiliary(
     kept: Mapping[JobId, Running],
     where: Mapping[GpuId, tuple[Node, Gpu]],
 ) -> None:
-    """Raise PlanError where a node gives more than it has, or a job is slower than with its proportional
-    share without a message.
+    """Raise PlanError where a node gives more than it has, or a job is slowed without a message.
+
+    Slowed means slower than with its proportional share.
     """
     if not plan.shares:
         return
@@ -46,7 +47,7 @@ def check_auxiliary(
         else:
             among = sharers[job.id] if turns[job.id] else 1
             amounts = [(cpus / among, memory) for cpus, memory in share.replicas]
-            # No replica is slower with more.
+            # A larger share makes no replica slower.
             if _has_less(share) and not share.message and speed_with(job, share) < 1 - _ROUNDING:
                 raise PlanError(f"job {job.id} is slower than with its part of the CPUs and memory")
         for replica, amount in zip(replicas, amounts, strict=False):

@@ -20,9 +20,7 @@ Owners = Mapping[str, list[Owner | None]]
 
 
 def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
-    """Return the GPUs of models divided by cells that are in no cell: they are guaranteed to no virtual
-    cluster.
-    """
+    """Return the GPUs in no cell, of models divided by cells; they are guaranteed to no virtual cluster."""
     if snapshot.cells is None:
         return frozenset()
     layout = compiled(snapshot.cells)
@@ -42,8 +40,9 @@ def check_cells(
 ) -> None:
     """Raise PlanError unless guaranteed jobs are in cells and every other guarantee can still be kept.
 
-    `bound`: virtual cluster -> (chain, level, number) of its cells after the plan; `uses_of` returns
-    by GPU the virtual cluster of the guaranteed job on it after the plan, and the pinned cell that it names.
+    `bound` maps each virtual cluster to (chain, level, number) of its cells after the plan. `uses_of`
+    returns, by GPU, the virtual cluster of the guaranteed job on it after the plan, and the pinned cell that
+    it names.
     """
     if snapshot.cells is None:
         return

@@ -128,7 +128,7 @@ def _check_fields(
 
 
 def _is_parting(action: Action, allocations: Mapping[AllocationId, Running]) -> bool:
-    """Whether some of the jobs of an allocation stop, and not all."""
+    """Return whether some of the jobs of an allocation stop, but not all."""
     running = None if action.allocation is None else allocations.get(action.allocation)
     return running is not None and not running.stopping and set(action.jobs) < set(running.jobs)
 
@@ -265,7 +265,7 @@ def _check_guarantees(
     jobs: Mapping[JobId, Job],
     nobodys: Collection[GpuId],
 ) -> None:
-    """Check that a virtual cluster's guaranteed jobs stay within its guarantee; `nobodys` do not count."""
+    """Check that guaranteed jobs stay within their virtual cluster's guarantee; `nobodys` do not count."""
     used: dict[tuple[str, str], int] = {}
     # A GPU counts once for a virtual cluster, however many of its jobs have parts of it.
     shared: set[tuple[str, str, GpuId]] = set()
@@ -299,7 +299,7 @@ def _check_guarantees(
     }
     known = {vc.name for vc in snapshot.virtual_clusters}
     for key, gpus in used.items():
-        # Jobs whose virtual cluster was deleted under them stay as they are.
+        # Jobs whose virtual cluster was deleted stay as they are.
         if key[0] in known and gpus > guaranteed.get(key, 0):
             raise PlanError(f"virtual cluster {key[0]} would use {gpus} {key[1]}, more than its guarantee")
 
@@ -307,7 +307,7 @@ def _check_guarantees(
 def _guaranteed_uses(
     plan: Plan, kept: Mapping[JobId, Running], jobs: Mapping[JobId, Job], nobodys: Collection[GpuId]
 ) -> dict[GpuId, Owner]:
-    """Return the owner of the guaranteed job on each GPU, nominated ones included.
+    """Return the owner of the guaranteed job on each GPU, including nominated jobs.
 
     GPUs in `nobodys` count only if a job newly gets them as guaranteed, or has no others.
     """

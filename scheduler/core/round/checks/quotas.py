@@ -1,4 +1,4 @@
-"""Check: by a plan no tenant, and no user with limits, holds more at once than allowed."""
+"""Check that under a plan no tenant, and no user with limits, holds more at once than allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_quotas(
     kept: Mapping[JobId, Running],
     current: Mapping[JobId, Running],
 ) -> None:
-    """Raise PlanError where a limit is exceeded by more than was held before."""
+    """Raise PlanError where a limit is exceeded and more is held than before."""
     caps = {line: cap for tenant in snapshot.tenants for line, cap in _caps(tenant)}
     if not caps:
         return
@@ -40,7 +40,7 @@ def check_quotas(
     for number, running in current.items():
         if number in known:
             job = known[number]
-            # Jobs that stay, nearly all, count in both.
+            # Jobs that stay, which are nearly all, count in both.
             both = (before, used) if number in kept else (before,)
             _add(both, _lines_of(job, by_owner), job, running.gpu_model, running.replicas)
     for line, cap in caps.items():

@@ -1,4 +1,4 @@
-"""Check: nothing is placed on nodes that are reserved for others."""
+"""Check that nothing is placed on nodes that are reserved for others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_reservations(
     where: Mapping[GpuId, tuple[Node, Gpu]],
     nodes: Mapping[NodeId, Node],
 ) -> None:
-    """Raise PlanError for a job that is placed where a reservation in force is for others."""
+    """Raise PlanError for a job that is placed on a node now reserved for others."""
     in_force = [each for each in snapshot.reservations if each.starts_at <= snapshot.now < each.ends_at]
     if not in_force:
         return

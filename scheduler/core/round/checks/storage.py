@@ -1,4 +1,4 @@
-"""Part of step 7, check: no job starts on a node whose storage cannot deliver all readings there."""
+"""Part of step 7, check: no job starts on a node whose storage cannot serve all reads there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_storage(
     current: Mapping[JobId, Running],
     where: Mapping[GpuId, tuple[Node, Gpu]],
 ) -> None:
-    """Raise PlanError where a node's readings would exceed its storage, and the present load."""
+    """Raise PlanError where a node's reads would exceed both its storage and the present load."""
     readers = {job.id: job for job in snapshot.jobs if job.data is not None}
     if placed.keys().isdisjoint(readers):
         return

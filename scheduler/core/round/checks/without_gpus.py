@@ -14,8 +14,9 @@ _ROUNDING = 1e-6
 
 
 def check_nodes(action: Action, nodes: Mapping[NodeId, Node]) -> None:
-    """Raise PlanError where a replica without GPUs is on no node, or on one that takes no new work; or where
-    a replica with GPUs names another node.
+    """Raise PlanError where a replica is on no usable node, or one with GPUs names another node.
+
+    A node is usable if it is of the placement's model and takes new work.
     """
     placement = action.placement
     assert placement is not None
@@ -34,8 +35,9 @@ def check_nodes(action: Action, nodes: Mapping[NodeId, Node]) -> None:
 
 
 def check_processors(snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Running]) -> None:
-    """Raise PlanError where a replica without GPUs is newly on a node that is overcommitted beyond what its
-    guaranteed jobs lend to opportunistic ones.
+    """Raise PlanError where a replica without GPUs is newly placed on an overcommitted node.
+
+    An opportunistic replica may also use what the guaranteed jobs of the node lend.
     """
     placed = [
         action
@@ -81,7 +83,7 @@ def _check_each(
 
 
 def _lent(snapshot: Snapshot, requested: Mapping[NodeId, list[float]]) -> dict[NodeId, tuple[float, float]]:
-    """Return by node what it lends, given the requests of jobs with a predicted peak."""
+    """Return what each node lends, given the requests of jobs with a predicted peak."""
     nodes = {node.id: node for node in snapshot.nodes}
     found: dict[NodeId, tuple[float, float]] = {}
     for peak in snapshot.peaks:
@@ -96,7 +98,7 @@ def _lent(snapshot: Snapshot, requested: Mapping[NodeId, list[float]]) -> dict[N
 
 
 class _Counts:
-    """What gangs take of some nodes."""
+    """What gangs take from some nodes."""
 
     def __init__(self, snapshot: Snapshot, looked_at: set[NodeId]) -> None:
         self._jobs = {job.id: job for job in snapshot.jobs}
@@ -104,7 +106,7 @@ class _Counts:
         self._looked_at = looked_at
 
     def taken(self, staying: Iterable[Running], placed: Iterable[Action]) -> dict[NodeId, list[float]]:
-        """Return by node the CPUs and the bytes of memory that gangs take together."""
+        """Return the CPUs and the bytes of memory that gangs take together, by node."""
         taken: dict[NodeId, list[float]] = {node: [0.0, 0.0] for node in self._looked_at}
         for running in staying:
             there = [self._jobs[job] for job in running.jobs if job in self._jobs]
@@ -123,7 +125,7 @@ def _add(
     nodes: tuple[NodeId, ...],
     home: Mapping[GpuId, NodeId],
 ) -> None:
-    """Count what each replica takes of the nodes that are checked."""
+    """Count what each replica takes from the nodes that are checked."""
     gangs = [needs_held(job, sum(map(len, replicas))) for job in jobs]
     needs = shared_needs(gangs) if gangs else ()
     for place, (need, replica) in enumerate(zip(needs, replicas, strict=False)):

@@ -1,15 +1,15 @@
-"""Binds the cells of each virtual cluster to hardware, from round to round: HiveD under decide().
+"""Bind the cells of each virtual cluster to hardware, from round to round: HiveD under decide().
 
-A policy works on the cells of its virtual cluster as on a private cluster (`private_cluster`); here its
-virtual GPUs are bound to hardware (HiveD, OSDI'20, section 3.2), wherever that disturbs the fewest GPUs of
+A policy works on the cells of its virtual cluster as on a private cluster (`private_cluster`). Here its
+virtual GPUs are bound to hardware (HiveD, OSDI'20, section 3.2), where that disturbs the fewest GPUs of
 opportunistic jobs, and unbound when nothing runs on them any more. `cells.pool` ensures that each virtual
 cluster can always get all the cells that it is owed.
 
-The bindings are remembered between rounds and may be lost without harm: a guaranteed job found outside the
-cells of its virtual cluster gets one bound around it if that is possible. If not (the cells were
-reconfigured), its guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and gets
-its guarantee back once there is a cell around it. HiveD never gives it back. In its own virtual cluster such
-a job still makes room only for higher priorities.
+The bindings are remembered between rounds but may be lost without harm. If a guaranteed job is outside the
+cells of its virtual cluster, a cell is bound around it if possible. If not (the cells were reconfigured), its
+guarantee *lapses*: it runs on as opportunistic, as after HiveD's lazy preemption, and gets its guarantee back
+once there is a cell around it. HiveD never gives it back. In its own virtual cluster, the job still makes
+room only for higher priorities.
 
 Differences from the published scheduler: a gang may span the chains of one GPU model; a node with one broken
 GPU counts as broken for guaranteed jobs that have yet to start, but serves opportunistic ones.
@@ -54,7 +54,7 @@ CELLS = "cells"
 
 
 class Binding:
-    """Binds and unbinds cells; knows whose guarantee holds."""
+    """Binds and unbinds cells, and tracks which guarantees hold."""
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
         assert facts.layout is not None
@@ -110,16 +110,14 @@ class Binding:
         return {job for allocation in regraded for job in self._facts.running[allocation].jobs}, changed
 
     def _urgency(self, allocation: AllocationId) -> tuple[bool, int, AllocationId]:
-        """Sort key of the order in which allocations get cells: those that have cells now, then the higher
-        priority, then the older.
-        """
+        """Return the key of the order of getting cells: allocations with cells first, then priority, age."""
         running = self._facts.running.get(allocation)
         if running is None:
             return False, 0, allocation
         return not running.guaranteed, -self._facts.priority_of(running.jobs), allocation
 
     def _build_privates(self) -> None:
-        """Record broken hardware, and make every virtual cluster's private cluster."""
+        """Record broken hardware, and build every virtual cluster's private cluster."""
         for chain, node in self._devices.broken:
             fail(self.world.hardware[chain.name], node)
         self._settle()
@@ -145,7 +143,7 @@ class Binding:
         seats = self._seats.pop(allocation, None)
         if seats is not None:
             for hardware, space, leaves in seats:
-                # If it stays in another way, such as stopping, it keeps its virtual GPUs.
+                # If it stays in another state, such as stopping, it keeps its virtual GPUs.
                 hints = self._hints.setdefault(space.virtual_cluster, {}).setdefault(hardware.chain.name, {})
                 hints.update((space.twins[0][leaf], leaf) for leaf in leaves)
             self._let_go(seats)
@@ -212,7 +210,7 @@ class Binding:
         return True
 
     def _is_known(self, running: Running, replicas: Sequence[Leaves] | None) -> bool:
-        """Whether the GPUs of an allocation are bound to virtual ones, or are remembered to be."""
+        """Return whether the GPUs of an allocation are bound to virtual ones, or were in an earlier round."""
         hints = self._hints.get(self._vc_of(running), {})
         for chain, leaves in replicas or ():
             twins = self.world.hardware[chain].twins[0]
@@ -247,7 +245,7 @@ class Binding:
         private.seat(seen, holding, leaves=self._ends(running))
 
     def _regrade(self, allocation: AllocationId) -> bool:
-        """Let the guarantee lapse or return, by whether the allocation is in cells now."""
+        """Let the guarantee lapse or return, depending on whether the allocation is in cells now."""
         if allocation in self._seats:
             self._disturb_no_more(allocation)
             ends = self._ends(self._facts.running[allocation])
@@ -275,14 +273,14 @@ class Binding:
     # A view is served
 
     def seen(self, running: Running) -> tuple[Running, Holding] | None:
-        """Return an allocation of a guaranteed view as its policy sees it; None: unchanged."""
+        """Return an allocation of a guaranteed view as its policy sees it; None if it sees it unchanged."""
         seats = self._seats.get(running.allocation)
         return (
             None if seats is None else self._privates[seats[0][1].virtual_cluster].seated[running.allocation]
         )
 
     def offered(self, vc: str, cluster: Capacity) -> Capacity:
-        """Return what a virtual cluster can have on the hardware that earlier views have left."""
+        """Return what a virtual cluster can have of the hardware that earlier views left."""
         self._settle()
         private = self._privates[vc]
         if not private.is_current:
@@ -304,10 +302,10 @@ class Binding:
     ) -> tuple[dict[int, Placement], Capacity, dict[JobId, Reason]]:
         """Bind a view's placements on its private cluster to hardware.
 
-        `downgraded`: allocations that lose their cells, but their hardware only if it is needed.
+        `downgraded` has allocations that lose their cells, and their hardware only if it is needed.
 
-        Returns the placements on real GPUs, what is left of the cluster, and the reasons of jobs whose
-        placement cannot be carried out because a job that is not stopped holds the hardware, or its CPUs or
+        Returns the placements on real GPUs, what is left of the cluster, and the reasons for jobs whose
+        placement cannot be carried out because a job that keeps running holds the hardware, or its CPUs or
         memory.
         """
         after, found = cluster.fork(), {}
@@ -415,7 +413,7 @@ class Binding:
     ) -> list[int]:
         """Bind virtual GPUs to hardware on candidate nodes, if possible not on nodes to be avoided.
 
-        Guaranteed cells outrank avoidance, else a virtual cluster's cells would depend on others.
+        Guaranteed cells outrank avoidance; otherwise a virtual cluster's cells would depend on others.
         """
         chain, kept = hardware.chain, untouched.get(hardware.chain.name, 0)
         allowed = allowed_in(chain, demand.candidates)
@@ -427,7 +425,7 @@ class Binding:
         return Binder(hardware, space, allowed, kept).bind(leaves)
 
     def cells_in_use(self, vc: str) -> Counter[tuple[str, int]]:
-        """Return by chain and level how many cells of a virtual cluster are in use, without pinned ones."""
+        """Return how many cells of a virtual cluster are in use, by chain and level, without pinned ones."""
         found: Counter[tuple[str, int]] = Counter()
         for name, space in self.world.spaces.get(vc, {}).items():
             found.update((name, level) for level, _ in space.uses)

@@ -1,4 +1,4 @@
-"""Binding virtual GPUs to hardware for `binding`, and remembering it as plain values.
+"""Bind virtual GPUs to hardware for `binding`, and remember the bindings as plain values.
 
     {"bound": {"vision": [["V100-NODE", 3, 7]]},
      "twins": {"vision": [["V100-NODE", "", [[0, 56, 8]]]]}}

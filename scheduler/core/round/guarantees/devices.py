@@ -13,10 +13,10 @@ Leaves = tuple[str, list[int]]
 
 
 class Devices:
-    """The GPUs of chains on a cluster. A declared GPU that is missing counts as broken."""
+    """The GPUs of chains on a cluster. A missing declared GPU counts as broken."""
 
     def __init__(self, layout: Layout, cluster: Cluster, is_usable: Callable[[GpuId], bool]) -> None:
-        """`is_usable`: whether a GPU may be newly taken, by a job of any length."""
+        """`is_usable` returns whether a GPU may be newly taken, by a job of any length."""
         there = {
             (node.name, gpu.index): gpu.id
             for model, fleet in cluster.fleets.items()
@@ -51,7 +51,7 @@ class Devices:
                 yield node
 
     def without(self, chain: Chain, avoid: Collection[NodeId]) -> int | None:
-        """Return the set of a chain's nodes that are not to be avoided; None: all of them."""
+        """Return the set of a chain's nodes that need not be avoided; None for all nodes."""
         nodes = self.nodes[chain.name]
         found = sum([1 << n for n, node in enumerate(nodes) if node is None or node.id not in avoid])
         return None if found.bit_count() == len(nodes) else found
@@ -59,7 +59,7 @@ class Devices:
     def leaves_of(self, running: Running) -> list[Leaves] | None:
         """Return the places of an allocation's replicas that are on declared hardware.
 
-        None when nothing is, or a replica is in two chains.
+        None when no replica is, or a replica is in two chains.
         """
         found = []
         for replica in running.replicas:
@@ -79,7 +79,7 @@ class Devices:
         return found
 
     def by_chain(self, running: Running) -> dict[str, list[int]]:
-        """Return the numbers of an allocation's GPUs by chain, those in no chain left out."""
+        """Return the numbers of an allocation's GPUs by chain, without GPUs in no chain."""
         found: dict[str, list[int]] = {}
         for gpu in running.gpus:
             if gpu in self._leaves:

@@ -1,12 +1,12 @@
-"""Lets guarantees lapse and return where GPUs are divided by counts, as `binding` does for cells.
+"""Let guarantees lapse and return where GPUs are divided by counts, as `binding` does for cells.
 
-When a virtual cluster is guaranteed less than its guaranteed jobs hold, because an operator reduced it, a
-loan ended or it lends GPUs that it uses, the guarantees of its jobs *lapse*, the lowest priority first and
-then the newest, until the others fit. They run on as opportunistic, and stop only when a guaranteed job needs
-their place. In their own virtual cluster they still make room only for higher priorities. A gang lapses as a
-whole; GPUs of it that have left the cluster do not count, and one of which several have parts counts once.
-The guarantee returns in the opposite order, as soon as there is room for it; never at the cost of one that
-holds.
+A virtual cluster can be guaranteed less than its guaranteed jobs hold: an operator reduced its guarantee, a
+loan ended, or it lends GPUs that it uses. Then the guarantees of its jobs *lapse*, those of the lowest
+priority first and then of the newest jobs, until the others fit. Lapsed jobs run on as opportunistic, and
+stop only when a guaranteed job needs their place. In their own virtual cluster they still make room only for
+higher priorities. A gang lapses as a whole. GPUs that have left the cluster do not count, and a GPU of which
+several jobs have parts counts once. Guarantees return in the opposite order, as soon as there is room, but
+never at the cost of a guarantee that holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lapse:
         self._held: dict[Line, dict[AllocationId, Running]] = {}
         self._line_of: dict[AllocationId, Line] = {}
         self._gpus: Counter[Line] = Counter()
-        #: How many allocations of a line have parts of a GPU.
+        #: By line and GPU: the number of allocations with parts of it.
         self._opened: Counter[tuple[Line, OpenGpu]] = Counter()
         #: The holding with which each allocation counts in its line.
         self._counted: dict[AllocationId, Holding] = {}
@@ -94,11 +94,11 @@ class Lapse:
 
     @property
     def any_lapsed(self) -> bool:
-        """Whether some job's guarantee has lapsed."""
+        """Whether any job's guarantee has lapsed."""
         return bool(self._lapsed)
 
     def _line(self, running: Running) -> Line | None:
-        """Return the line against which an allocation counts; None: it is not guaranteed, or about to end."""
+        """Return the line in which an allocation counts; None if it is not guaranteed, or about to end."""
         facts = self._facts
         if not facts.is_live(running) or running.allocation in self._admission.endings:
             return None
@@ -118,7 +118,7 @@ class Lapse:
         if self._gpus[line] <= left and line not in self._unsettled:
             return
         self._unsettled.discard(line)
-        # By what is stored, so that a lost action is decided again in the same way.
+        # Sort by what is stored, so that a lost action is decided again in the same way.
         order = sorted(
             self._held[line].values(),
             key=lambda running: (
@@ -147,7 +147,7 @@ class Lapse:
 
 
 def held_by_lapsed(vc: str, what: str, lapsed: Sequence[Running]) -> Reason:
-    """Return why a job waits for guaranteed GPUs that lapsed jobs hold; `what`: "cells", or "4 V100"."""
+    """Return why a job waits for guaranteed GPUs that lapsed jobs hold; `what` is "cells", or "4 V100"."""
     jobs = [job for running in lapsed for job in running.jobs]
     return Reason(
         code="held_by_lapsed",

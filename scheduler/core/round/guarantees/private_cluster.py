@@ -35,9 +35,9 @@ class PrivateCluster:
         shared: Cluster,
         nodes: Mapping[str, Sequence[Node | None]],
     ) -> None:
-        """`own`: the cluster of its `virtual_nodes`; `shared`: the fleets that are divided by counts.
+        """`own` is the cluster of its `virtual_nodes`; `shared` has the fleets that are divided by counts.
 
-        `nodes`: the nodes of the hardware, by chain.
+        `nodes` has the nodes of the hardware, by chain.
         """
         self.spaces = spaces
         self._nodes = nodes
@@ -66,7 +66,7 @@ class PrivateCluster:
 
     @property
     def is_current(self) -> bool:
-        """Whether the same nodes are on broken hardware as when it was made."""
+        """Whether the same nodes are on broken hardware as when it was built."""
         return self._closed == self._now_closed()
 
     def _without_broken(self, own: Cluster) -> dict[str, Fleet]:
@@ -104,7 +104,7 @@ class PrivateCluster:
         return self._nodes[chain.name][chain.above(unit.level, physical, chain.node_level)]
 
     def can_bind(self, gpus: Sequence[GpuId], candidates: Sequence[Candidates]) -> bool:
-        """Whether all unbound ones of these GPUs can be bound to candidate nodes."""
+        """Return whether all unbound GPUs among these can be bound to candidate nodes."""
         tried: list[Binder] = []
         try:
             for hardware, space, leaves in self.seats(gpus):
@@ -118,7 +118,7 @@ class PrivateCluster:
         return True
 
     def seats(self, gpus: Sequence[GpuId]) -> Seats:
-        """Return the places of virtual GPUs, space by space."""
+        """Return the places of virtual GPUs by space."""
         found: dict[Space, tuple[Hardware, Space, list[int]]] = {}
         for gpu in gpus:
             number = -gpu - 1
@@ -130,7 +130,7 @@ class PrivateCluster:
         return list(found.values())
 
     def seat(self, running: Running, holding: Holding, *, leaves: bool) -> None:
-        """Record an allocation's virtual GPUs; `leaves`: it is stopping."""
+        """Record an allocation's virtual GPUs; `leaves` is whether it is stopping."""
         self.seated[running.allocation] = running, holding
         self._claims.put(running.allocation, holding, leaves=leaves)
 
@@ -140,9 +140,7 @@ class PrivateCluster:
         self._claims.drop(allocation)
 
     def offered(self, cluster: Capacity) -> Capacity:
-        """Return what the virtual cluster can have: its own cells, and what others left of the other
-        models.
-        """
+        """Return what the virtual cluster can have: its own cells, and what is left of other models."""
         return cluster.beside(self.cluster, self._claims.layers())
 
 

@@ -1,6 +1,4 @@
-"""Snapshots state what virtual clusters may rely on now; this module computes that from what they own, and
-back.
-"""
+"""Convert between what virtual clusters own and what they may rely on now, which snapshots state."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ from scheduler.core.model.snapshot import Snapshot
 
 
 def relying_on(owned: Snapshot, lending: Lending) -> Snapshot:
-    """Return the facts with a market and its loans in force at their instant.
+    """Return the facts with a market, and with the loans in force at their instant applied.
 
-    `owned`: the facts with what virtual clusters own themselves, as the function `owned` returns them.
+    `owned` has the facts with what virtual clusters own themselves, as the function `owned` returns them.
     """
     own = Guarantees(
         gpus={vc.name: vc.guaranteed for vc in owned.virtual_clusters},

@@ -17,5 +17,5 @@ def after_preemption(
     """
     if ran_seconds >= least_seconds:
         return 0, 0.0
-    # No more doublings than a float can take.
+    # Limit the doublings to what a float can hold.
     return short_runs + 1, min(first_wait * 2.0 ** min(short_runs, 60), longest_wait)

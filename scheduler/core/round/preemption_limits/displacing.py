@@ -1,4 +1,4 @@
-"""Preemption limits: a policy may not displace a job that has just begun, nor too many at a time.
+"""Preemption limits: a policy may not displace a job that has just begun, nor too many jobs at a time.
 
 A view is served without any limit first. If its decision would displace a job that has run for less than the
 minimum run time of its virtual cluster, it is served again with all such jobs *pinned*: the policy sees them
@@ -6,7 +6,7 @@ in place, and their GPUs are offered to no job (`Capacity.pinning`). So its deci
 whole, and no GPU stays idle for a job that does not stop. The budget of a round works in the same way: it is
 spent on victims for the most important grants that it can serve whole, and all other jobs are pinned.
 
-Guarantees are exempt: a reclaimed job runs in another view, and was dropped before that view is served.
+Guarantees are exempt: a reclaimed job runs in another view, and is dropped before that view is served.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class PreemptionLimits:
 
     def __init__(self, facts: Facts, *, moves: bool = True) -> None:
         self._facts, self._moves = facts, moves
-        #: Jobs that may still be displaced in this round; None: any number.
+        #: The number of jobs that may still be displaced in this round; None for any number.
         self._left = facts.frame.preemptions_per_round
-        #: By virtual cluster with one: the minimum run time of an attempt, in seconds.
+        #: By virtual cluster that sets one: the minimum run time of an attempt, in seconds.
         self._least = {
             name: vc.min_run_seconds for name, vc in facts.virtual_clusters.items() if vc.min_run_seconds > 0
         }
@@ -59,7 +59,7 @@ class PreemptionLimits:
         reclaimed = set() if self._moves else self._reclaimed(view)
         if reclaimed:
             outcome = self._served(view.without(reclaimed), plugins, memory, overran)
-            # They are stopped, and may start again once they have left.
+            # These jobs are stopped, and may start again once they have left.
             decision = replace(outcome.decision, wake_at=view.now)
             return replace(outcome, view=view, decision=decision)
         outcome = run_view(view, plugins, memory, overran)

@@ -1,8 +1,8 @@
 """Jobs that prefer running on without their guarantee to stopping: HiveD's lazy preemption, job by job.
 
-When the policy of its virtual cluster gives such a job's guarantee to another job, the first job loses only
-its guarantee. The other job is placed as if the first were opportunistic, so elsewhere if there is room. The
-first job stops if its GPUs are needed after all, by that job or by another guaranteed one.
+When the policy of its virtual cluster gives the job's guarantee to another job, the first job loses only its
+guarantee. The other job is placed as if the first were opportunistic, so elsewhere if there is room. The
+first job stops only if that job, or another guaranteed one, needs its GPUs after all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Downgrade:
 
 
 def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgrade]:
-    """Return the victims of a guaranteed view that are to run on as opportunistic if they can."""
+    """Return the victims of a guaranteed view that should run on as opportunistic if they can."""
     if not (gone := displaced(outcome)):
         return {}
     placed = placed_by(outcome)
@@ -47,7 +47,7 @@ def kept_on(
 
 
 def stops_with_its_guarantee(running: Running, facts: Facts) -> bool:
-    """Whether an allocation stops when its guarantee lapses, instead of running on as opportunistic."""
+    """Return whether an allocation stops when its guarantee lapses, rather than run on as opportunistic."""
     return any(facts.jobs[job].on_reclaim == PREEMPT for job in running.jobs if job in facts.jobs)
 
 

@@ -26,12 +26,12 @@ class Shielding:
 
     @property
     def ends_at(self) -> float | None:
-        """When the next shielded allocation is old enough; None: none is shielded."""
+        """When the next shielded allocation is old enough; None if none is shielded."""
         instants = [self.until(self._facts.running[each]) for each in self._facts.shielded]
         return min(instants, default=None)
 
     def until(self, running: Running) -> float:
-        """Return from when on an allocation may be reclaimed, should it be opportunistic."""
+        """Return the instant from which an allocation may be reclaimed if it is opportunistic."""
         facts = self._facts
         jobs = [facts.jobs[job].virtual_cluster for job in running.jobs if job in facts.jobs]
         clusters = [facts.virtual_clusters[name] for name in jobs if name in facts.virtual_clusters]
