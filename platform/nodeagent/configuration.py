@@ -148,8 +148,8 @@ class Configuration:
     #: An interpreter whose folder comes first on the jobs' PATH.
     python: str | None = None
     #: What keeps jobs apart, bubblewrap or else Landlock: no attempt without it, or wherever it works, or
-    #: nothing at all. "auto" is the old name of "preferred".
-    sandbox: Literal["required", "preferred", "off", "auto"] = "required"
+    #: nothing at all.
+    sandbox: Literal["required", "preferred", "off"] = "required"
     #: Folders that jobs can read, beside the system's.
     readable_folders: tuple[str, ...] = ()
     #: The users as which jobs run when the agent is root; None, which takes sandbox "off": as root.

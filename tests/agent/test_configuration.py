@@ -52,7 +52,7 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"nodename": "x"}, "unknown field 'nodename'"),
         ({"server_url": "127.0.0.1:8000"}, "server_url: must start with http"),
         ({"work_folder": 3}, "work_folder: must be of type str"),
-        ({"sandbox": "perhaps"}, "sandbox: must be one of 'required', 'preferred', 'off', 'auto'"),
+        ({"sandbox": "perhaps"}, "sandbox: must be one of 'required', 'preferred', 'off'"),
         ({"users": None}, "users: may be null, which lets jobs be root, only together with"),
         ({"readable_folders": ["data"]}, "readable_folders: must be absolute paths"),
         ({"users": {"first": 0}}, "users: must be user numbers other than root's"),

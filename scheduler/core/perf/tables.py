@@ -263,7 +263,7 @@ def _check_ratios(table: Table, places: Mapping[Key, str]) -> None:
     for row in rows.values():
         if too_far_apart(list(row.values())):
             slowest = min((key for key in row if row[key] > 0), key=lambda key: row[key])
-            problem = f"rate: {row[slowest]:g} is beyond belief beside {max(row.values()):g} on another model"
+            problem = f"rate: {row[slowest]:g} is too far from {max(row.values()):g} on another model"
             table.refuse(places[slowest], problem, f"within a factor of {LARGEST_RATIO:,.0f}")
 
 

@@ -91,7 +91,7 @@ def test_a_gain_from_sharing_is_noise() -> None:
         ("bert,1,V100,1,,a+", "other: +a lacks an application"),
         ("fine,1,K80,1,,a+b\nfine,1,K80,1,,b+a", "says the same as line 3"),
         ("fine,1,K80,1,,", "says the same as line 2"),
-        ("fine,1,V100,9e6,,", "rate: 1 is beyond belief beside 9e+06"),
+        ("fine,1,V100,9e6,,", "rate: 1 is too far from 9e+06"),
         ("a b,1,V100,1,,\na  b,1,K80,1,,", "application: a  b would be called a-b, as another is"),
     ],
 )

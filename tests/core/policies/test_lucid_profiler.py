@@ -209,7 +209,7 @@ def test_it_borrows_gpus_while_more_than_ten_wait() -> None:
     [
         ({"profiler_gpus": -1}, "profiler_gpus is -1; it must be at least 0 GPUs"),
         ({"lent_gpus": -2}, "lent_gpus is -2; it must be at least 0 GPUs"),
-        ({"profiling_seconds": 80.0}, "profiling_seconds is 80; it must be at least 180,"),
+        ({"profiling_seconds": 80.0}, "profiling_seconds is 80; it must be at least 180:"),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], problem: str) -> None:

@@ -91,7 +91,7 @@ class Lucid:
         if not TOLD_AFTER_SECONDS <= self.profiling_seconds < math.inf:
             raise ValueError(
                 f"profiling_seconds is {self.profiling_seconds:g}; it must be at least"
-                f" {TOLD_AFTER_SECONDS:g}, for devices tell of whole minutes, after one in which a job loads"
+                f" {TOLD_AFTER_SECONDS:g}: a job loads in its first minute, and devices report whole minutes"
             )
 
     @property
