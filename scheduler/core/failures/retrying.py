@@ -80,7 +80,7 @@ def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRu
     named = failed.failure.words
     if failures >= attempts:
         if attempts <= 1:
-            return Verdict(False, failed.failure.name, f"{named}: the next attempt would fail in the same way")
+            return Verdict(False, failed.failure.name, f"{named}: the next attempt would fail the same way")
         return Verdict(False, failed.failure.name, f"{named}, and all its {attempts} attempts failed")
     alike = bool(before) and before[-1].signature == failed.signature
     if alike and failed.failure.layer is not Layer.PLATFORM and not is_explicit:

@@ -75,7 +75,7 @@ def unknown(number: int, text: str = "bye") -> FailedAttempt:
 def test_what_the_job_brings_about_is_not_tried_again() -> None:
     verdict = judge(USER, (), RetryRules(max_attempts=5))
     assert not verdict.retry
-    assert verdict.why == "the program has an error: the next attempt would fail in the same way"
+    assert verdict.why == "the program has an error: the next attempt would fail the same way"
     assert verdict.name == "semantic_error"
 
 
