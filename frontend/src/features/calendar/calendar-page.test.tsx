@@ -109,7 +109,12 @@ describe("the reservations of the calendar", () => {
   it("show members for whom which nodes are kept, and let them change nothing", async () => {
     await renderPage(CalendarPage);
     const [row] = rowsOf(await screen.findByRole("table", { name: "Reservations" }));
-    expect(row?.slice(0, 4)).toEqual(["paperDeadline, by olga", "Announced", "vision, ann, in research", "16 V100a1, a2"]);
+    expect(row?.slice(0, 4)).toEqual([
+      "paperDeadline, by olga",
+      "Announced",
+      "vision, ann, in research",
+      "16 V100a1, a2",
+    ]);
     expect(row?.[4]).toContain("in 3 h");
     expect(screen.queryByRole("button")).toBeNull();
     expect(server.sent("GET /reservations")[0]?.query.state).toBe("announced,in_force");
