@@ -62,7 +62,7 @@ _EXPORTED_GENERATOR = {
 _NO_RUN = "nothing is simulated"
 #: Options of reading, and the only formats that know them.
 _OF_FORMATS = {
-    "tenants": ("helios", "philly"),
+    "tenants": ("helios", "philly", "slurm"),
     "best_effort": ("alibaba-gpu-v2023", "chronus"),
     "scaling": ("pollux",),
     "profiles": ("allot", "pollux"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ from allot.slurm import submitting, words
 from allot.slurm.options import listed_ids
 from allot.slurm.submitting import parts
 from scheduler.core.model.reasons import REASONS
+from scheduler.simulation.traces.registry import read_trace
 from tests.allot.fake_api import NOW, REASON, FakeApi, ended, make_attempt, running
 from tests.allot.in_process import Allot
 from tests.allot.test_listing import NODE, VC
 
+ROOT = Path(__file__).resolve().parents[2]
 LOCAL = f"{datetime.fromisoformat(NOW).astimezone():%Y-%m-%dT%H:%M:%S}"
 
 
@@ -186,6 +190,22 @@ def test_sacct_says_what_scripts_ask(allot: Allot, queue: FakeApi) -> None:
         "1                            prep COMPLETED   ",
     ]
     assert lines(allot, "sacct", "-nP", "-s", "F,CD", "-S", "now-7days", "-o", "JobID") == ["1", "6"]
+
+
+def test_the_simulator_reads_what_sacct_prints(allot: Allot, queue: FakeApi, tmp_path: Path) -> None:
+    ran = make_attempt(running_at=NOW, ended_at="2026-01-31T12:10:00+00:00")
+    queue.add(7, name="done", **ended(attempt=ran))
+    asked = re.search(r"-o (JobID,User,Account\S+)", (ROOT / "docs" / "coming-from-slurm.md").read_text())
+    assert asked is not None
+    printed = lines(allot, "sacct", "-aXP", "-j", "2,3,7", "-o", asked[1])
+    (tmp_path / "jobs.txt").write_text("\n".join(printed))
+    reading = read_trace(tmp_path / "jobs.txt", "slurm")
+    (arrival,) = reading.workload.arrivals
+    job = arrival.job
+    assert (job.tenant, job.virtual_cluster, job.user, job.gpus) == ("research", "shared", "ann", 2)
+    assert (arrival.truth.work_seconds, arrival.truth.status, job.time_limit_seconds) == (600, "passed", None)
+    assert not reading.problems
+    assert reading.workload.left_out[0].startswith("2 jobs that have not ended were left out.")
 
 
 def test_sacct_shows_own_jobs_unless_others_are_asked_for(allot: Allot, queue: FakeApi) -> None:

@@ -91,6 +91,22 @@ job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,du
 1425513,uzqls,vcpDC,16,16,2,TIMEOUT,2020-06-09 18:41:28,2020-06-09 18:41:28,2020-06-17 14:15:21,675233,0
 """
 
+#: What `sacct -aXP` prints with the columns of the reader's docstring.
+SLURM = """\
+JobID|User|Account|Partition|Submit|Eligible|State|ElapsedRaw|Timelimit|ReqTRES|AllocTRES
+101|mara|vision|gpu|2026-10-01T09:00:00|2026-10-01T09:00:00|COMPLETED|3600|1-00:00:00|\
+billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1|billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1
+102_7|ines|nlp|gpu|2026-10-01T09:05:00|2026-10-01T10:00:00|CANCELLED by 1000|60|UNLIMITED|\
+billing=8,cpu=8,gres/gpu=16,node=2|billing=8,cpu=8,gres/gpu=16,node=2
+103|ines|nlp|gpu|2026-10-01T09:06:00|2026-10-01T09:06:00|TIMEOUT|1831|00:30:00|cpu=2,node=1|\
+cpu=2,gres/gpu=1,node=1
+104|mara|vision|cpu|2026-10-01T09:07:00|2026-10-01T09:07:00|COMPLETED|60|01:00:00|cpu=2,node=1|cpu=2,node=1
+105|mara|vision|gpu|2026-10-01T09:08:00|2026-10-01T09:08:00|CANCELLED by 1000|0|01:00:00|\
+cpu=2,gres/gpu=1,node=1|
+106|mara|vision|gpu|2026-10-01T09:09:00|2026-10-01T09:09:00|RUNNING|900|01:00:00|gres/gpu=1|gres/gpu=1
+101.batch||vision||2026-10-01T09:00:00|2026-10-01T09:00:00|COMPLETED|3600|||cpu=8,gres/gpu=2,mem=64G,node=1
+"""
+
 OPENB = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
 openb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0
@@ -149,6 +165,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "philly": (PHILLY, PHILLY_LOG),
     "pollux": (POLLUX,),
     "shockwave": (SHOCKWAVE,),
+    "slurm": (SLURM,),
     "tiresias": (TIRESIAS,),
 }
 

@@ -239,7 +239,7 @@ def test_every_option_changes_what_is_done_or_is_refused(
         ((*MODES["export"], "--seed", "1", "--seed", "2"), "--seed is given 2 times; --export takes one"),
         (
             (*MODES["trace"], "--option", "tenants=user"),
-            "--option tenants is for helios or philly; allot does",
+            "--option tenants is for helios, philly or slurm; allot does",
         ),
         ((*MODES["generator"], "--option", "gpu_models=v100"), "--option gpu_models is for traces"),
         (("--trace", "jobs.csv", "--cluster", "v100=4", "--jobs"), "--jobs adds to what --json or --report"),

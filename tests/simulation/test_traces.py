@@ -55,7 +55,7 @@ def said(workload: Workload) -> str:
 
 
 #: In the samples of these formats are rows that are left out.
-LEAVING_OUT = ("alibaba-gpu-v2023", "helios")
+LEAVING_OUT = ("alibaba-gpu-v2023", "helios", "slurm")
 
 
 def test_pollux_measurements_are_means_of_placements_on_as_many_nodes(tmp_path: Path) -> None:
@@ -185,6 +185,32 @@ def test_lucids_log_of_the_same_family_names_kinds_of_job_as_its_table_of_pairs(
         '1,u1,vcA,"train, long",1,4,COMPLETED,2020-04-01 00:00:00,60,CIFAR-10,ResNet18,64,1\n'
     )
     assert jobs(read(tmp_path, "helios", text))[0].application == "ResNet18/CIFAR-10/64/amp"
+
+
+def test_slurm_accounts_are_tenants_and_jobs_arrive_when_they_are_eligible(tmp_path: Path) -> None:
+    reading = read(tmp_path, "slurm", samples.SLURM)
+    timed_out, whole, late = sorted(reading.workload.arrivals, key=lambda each: each.job.gpus)
+    assert (whole.job.tenant, whole.job.virtual_cluster, whole.job.gpu_models) == ("vision", "gpu", ("a100",))
+    assert (whole.job.gpus, whole.truth.work_seconds, whole.job.time_limit_seconds) == (2, 3600, 86_400)
+    assert (late.job.tenant, late.job.gpus, late.job.time_limit_seconds) == ("nlp", 16, None)
+    assert late.job.submitted_at - whole.job.submitted_at == 3600
+    # What it requested does not name GPUs, and it was ended a little after its limit.
+    assert (timed_out.job.gpus, timed_out.job.gpu_models, timed_out.job.time_limit_seconds) == (1, (), 1831)
+    assert [each.truth.status for each in (whole, late, timed_out)] == ["passed", "killed", "failed"]
+    assert reading.workload.left_out == (
+        "1 jobs that have not ended were left out. The first: 106 (trace.csv:7).",
+        "1 jobs that never ran were left out. The first: 105 (trace.csv:6).",
+        "1 jobs without GPUs were left out. The first: 104 (trace.csv:5).",
+        "1 steps of jobs were left out. The first: 101.batch (trace.csv:8).",
+        "1 row was not in order of submission and moved. The first: trace.csv:4.",
+    )
+
+
+def test_a_slurm_user_may_be_the_tenant_and_have_a_part_of_a_gpu(tmp_path: Path) -> None:
+    text = samples.SLURM.replace("gres/gpu=16", "gres/gpu=0.3")
+    reading = read(tmp_path, "slurm", text, options=replace(OPTIONS, tenants="user"))
+    assert [job.tenant for job in jobs(reading)] == ["mara", "ines", "ines"]
+    assert jobs(reading)[-1].tasks == (Task(replicas=1, gpus=1, part=GpuPart(request=300, limit=300)),)
 
 
 def test_openb_pods_have_the_parts_of_gpus_that_they_ask_for(tmp_path: Path) -> None:
@@ -349,6 +375,9 @@ WRONG = [
         "SUSPENDED",
         "state: .* is not a known end of a job",
     ),
+    ("slurm", samples.SLURM, "TIMEOUT", "VANISHED", 'State: "VANISHED" is not a known end of a job'),
+    ("slurm", samples.SLURM, "00:30:00", "30 min", 'Timelimit: "30 min" is not a time like 1-12:00:00'),
+    ("slurm", samples.SLURM, "gres/gpu=16,node=2|", "gres/gpu|", 'ReqTRES: "gres/gpu" is not a resource'),
     (
         "alibaba-gpu-v2023",
         samples.OPENB,
@@ -414,7 +443,7 @@ def test_rows_out_of_order_are_sorted_and_said_once(tmp_path: Path) -> None:
 def test_reading_strictly_leaves_nothing_out(tmp_path: Path, format: str) -> None:
     (text,) = SAMPLES[format]
     with pytest.raises(
-        TraceError, match=r"trace\.csv:\d: --strict leaves nothing out: (rows without|pods that)"
+        TraceError, match=r"trace\.csv:\d: --strict leaves nothing out: (rows without|pods that|jobs without)"
     ):
         read(tmp_path, format, text, strict=True)
 

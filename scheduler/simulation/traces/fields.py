@@ -147,7 +147,8 @@ def one_of(field: str, text: str, known: Collection[str]) -> str:
 _STATUSES: dict[str, Status] = {
     **dict.fromkeys(("pass", "passed", "completed", "succeeded", "success", "finished"), "passed"),
     **dict.fromkeys(("killed", "kill", "cancelled", "canceled", "cancel"), "killed"),
-    **dict.fromkeys(("failed", "fail", "timeout", "node_fail", "out_of_memory", "preempted"), "failed"),
+    **dict.fromkeys(("failed", "fail", "timeout", "deadline", "node_fail", "boot_fail"), "failed"),
+    **dict.fromkeys(("out_of_memory", "preempted"), "failed"),
 }
 
 

@@ -27,7 +27,8 @@ class TraceOptions:
     largest_gpus: int | None = None
     #: The models that jobs may name; empty for any.
     gpu_models: frozenset[str] = frozenset()
-    #: Whether a job's tenant is its user or its virtual cluster, where the trace knows both.
+    #: Whether a job's tenant is its user or its virtual cluster, where the trace knows both. In Slurm's, its
+    #: user or its account.
     tenants: Literal["virtual_cluster", "user"] = "virtual_cluster"
     #: Whether jobs that the trace calls best effort are opportunistic, or guaranteed like all others.
     best_effort: Literal["guaranteed", "opportunistic"] = "guaranteed"

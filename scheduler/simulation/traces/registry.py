@@ -18,6 +18,7 @@ from scheduler.simulation.traces import (
     philly,
     pollux,
     shockwave,
+    slurm,
     tiresias,
 )
 from scheduler.simulation.traces.options import TraceOptions
@@ -43,6 +44,7 @@ FORMATS: Mapping[str, Reader] = {
     "philly": Reader(philly.read),
     "pollux": Reader(pollux.read, pollux.GPUS_PER_NODE),
     "shockwave": Reader(shockwave.read),
+    "slurm": Reader(slurm.read),
     "tiresias": Reader(tiresias.read, 4),
 }
 

@@ -211,14 +211,18 @@ class Source:
         return names
 
     def rows(
-        self, required: Sequence[str], optional: Sequence[str] = ()
+        self, required: Sequence[str], optional: Sequence[str] = (), *, delimiter: str = ","
     ) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield (line, fields in the requested order) of a comma-separated file with a header.
+        """Yield (line, fields in the requested order) of a file of separated fields with a header.
 
-        Missing optional columns give "". A row whose number of fields differs from that of the header is a
-        problem. At least two columns must be requested.
+        Fields that commas separate may be quoted. Missing optional columns give "". A row whose number of
+        fields differs from that of the header is a problem. At least two columns must be requested.
         """
-        reader = csv.reader(StringIO(self.text(), newline=""))
+        text = StringIO(self.text(), newline="")
+        if delimiter == ",":
+            reader = csv.reader(text)
+        else:
+            reader = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         header = self._header(reader)
         if not header:
             raise self.unusable(f"is empty; it must begin with a header: {', '.join(required)}")
