@@ -138,9 +138,9 @@ def test_agents_keep_jobs_apart_and_from_filling_the_disk_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("isolation", "summary", "warning"),
     [
-        ({"sandbox": True, "user": True}, "in a sandbox, as users of their tenants'", ""),
+        ({"sandbox": True, "user": True}, "in a sandbox, with a user account for each tenant", ""),
         ({"sandbox": True}, "in a sandbox, as the user who started this", ""),
-        ({"landlock": True, "user": True}, "by Landlock, as users of their tenants'", ""),
+        ({"landlock": True, "user": True}, "by Landlock, with a user account for each tenant", ""),
         ({"landlock": True}, "by Landlock, as the user who started this", "without a sandbox"),
         ({"required": True}, "do not run", "--unsafe-jobs"),
         ({"user": True}, "NOTHING", "read each other's files"),

@@ -69,7 +69,7 @@ class Isolation:
             return f"Jobs are kept apart by Landlock alone. {self.sandbox.problem}"
         who = "as root" if self.jobs_are_root else "as the agent's user"
         if self.users is not None:
-            who = "as users of their tenants'"
+            who = "with a user account for each tenant"
         return f"Only the user keeps jobs apart: they run {who}. {self.sandbox.problem}"
 
     def _find_users(self, attempts: str) -> Users | None:

@@ -335,7 +335,7 @@ def isolation_words(isolations: Sequence[Mapping[str, bool]]) -> IsolationWords:
         return IsolationWords(summary, (warning,))
     if level == "unknown":
         return IsolationWords(_SUMMARIES[level])
-    who = "as users of their tenants'" if has_users else "as the user who started this"
+    who = "with a user account for each tenant" if has_users else "as the user who started this"
     summary = f"{_SUMMARIES[level]}, {who}"
     if level == "none":
         can = (
