@@ -123,8 +123,10 @@ describe("the submit page", () => {
 
     server.on("PUT /tenants/vision/templates/vgg", { ...row, name: "vgg", may_change: true, spec });
     await user.click(screen.getByRole("button", { name: "Save as a template" }));
-    const name = await screen.findByRole("textbox", { name: "Name of the template" });
-    await user.tripleClick(name);
+    const dialog = await screen.findByRole("dialog");
+    // Radix lets it take the pointer one drawing after it shows it.
+    await waitFor(() => expect(dialog.style.pointerEvents).toBe("auto"));
+    await user.tripleClick(screen.getByRole("textbox", { name: "Name of the template" }));
     await user.keyboard("vgg");
     await user.type(screen.getByRole("textbox", { name: "What it is for" }), "Larger.");
     await user.click(screen.getByRole("button", { name: "Save" }));
