@@ -75,7 +75,7 @@ def test_the_demonstration_starts_again_at_once_after_kill_9_and_ctrl_c_ends_it_
     assert f"Allotment runs at  {platform.url}" in text
     assert len(platform.password) >= 10
     # What keeps its jobs apart is said, and is something: on a machine that has neither none runs.
-    assert re.search(r"Jobs: (in a sandbox|kept to their files by Landlock), as ", text)
+    assert re.search(r"Jobs: (in a sandbox|kept to their files by Landlock), (as|with) ", text)
     shows_the_demonstration(platform)
 
     first = processes_of(platform.home)
