@@ -14,6 +14,7 @@ import {
 } from "lucide-react";
 
 import type { Me } from "@/api/schema";
+import { isAdminAnywhere } from "@/components/session";
 
 interface PageAt {
   to: string;
@@ -29,7 +30,6 @@ interface AreaOfPages extends PageAt {
 }
 
 const isOperator = (me: Me) => me.is_operator;
-const isAdmin = (me: Me) => me.is_operator || me.tenants.some(({ role }) => role === "admin");
 
 /** The entries of the navigation: six for each role. Operators have a group of their own below. */
 const AREAS = [
@@ -69,7 +69,7 @@ const AREAS = [
     icon: Users,
     pages: [
       { to: "/usage", label: "Usage" },
-      { to: "/audit", label: "Audit log", isFor: isAdmin },
+      { to: "/audit", label: "Audit log", isFor: isAdminAnywhere },
     ],
   },
 ] as const satisfies readonly AreaOfPages[];

@@ -22,6 +22,11 @@ export function isAdminOf(me: Me, tenant: string): boolean {
   return me.is_operator || me.tenants.some(({ name, role }) => name === tenant && role === "admin");
 }
 
+/** Whether the person administers any tenant. */
+export function isAdminAnywhere(me: Me): boolean {
+  return me.is_operator || me.tenants.some(({ role }) => role === "admin");
+}
+
 export const ROLES: readonly Role[] = ["viewer", "member", "admin"];
 
 export function useSignOut(): () => void {

@@ -62,10 +62,10 @@ def read(source: Source) -> None:
             if is_left_out:
                 source.leave_out(sentence, name)
                 return None
-        task = parts.replica(_GPU, gpus)
+        task, submitted_at = parts.replica(_GPU, gpus), instant("Submit", submit)
         owner, field = (user, "User") if by_user else (account, "Account")
         return TracedJob(
-            max(instant(name, at) for name, at in (("Submit", submit), ("Eligible", eligible or submit))),
+            submitted_at if eligible in ABSENT else max(submitted_at, instant("Eligible", eligible)),
             task.gpus,
             ran,
             named(field, owner) if owner else ANY_TENANT,

@@ -4,7 +4,7 @@ import { Download } from "lucide-react";
 
 import { auditAddress, type AuditFilters, auditQuery, auditStatusQuery } from "@/api/audit-queries";
 import type { AuditStatus } from "@/api/schema";
-import { Filter, TypedSearch } from "@/components/filter";
+import { DayFilters, Filter, TypedSearch } from "@/components/filter";
 import { count, moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import styles from "@/features/audit/audit.module.css";
@@ -12,7 +12,6 @@ import { AuditEntries } from "@/features/audit/entry-list";
 import { Button, buttonClass } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { TextInput } from "@/ui/field";
 import { PageLayout, Panel, prose, Row } from "@/ui/layout";
 import { ShowMore } from "@/ui/show-more";
 
@@ -80,17 +79,7 @@ export function AuditPage() {
         <Filter label="Tenant" value={search.tenant} options={tenants} onChange={(tenant) => choose({ tenant })} />
         <Filter label="Done by" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />
         <Filter label="Outcome" value={search.outcome} options={OUTCOMES} onChange={(outcome) => choose({ outcome })} />
-        {(["since", "until"] as const).map((name) => (
-          <TextInput
-            key={name}
-            type="date"
-            className={styles.day}
-            aria-label={name === "since" ? "First day" : "Last day"}
-            title={name === "since" ? "First day" : "Last day"}
-            value={search[name] ?? ""}
-            onChange={(event) => choose({ [name]: event.target.value })}
-          />
-        ))}
+        <DayFilters days={search} onChange={choose} />
       </Row>
       <Panel flush>
         {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}

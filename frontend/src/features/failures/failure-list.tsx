@@ -5,14 +5,13 @@ import { type FailureFilters, failuresQuery } from "@/api/failure-queries";
 import { nodesQuery, tenantsQuery } from "@/api/queries";
 import type { Failure } from "@/api/schema";
 import { failureClassesQuery } from "@/api/settings-queries";
-import { Filter } from "@/components/filter";
+import { DayFilters, Filter } from "@/components/filter";
 import { failureClass, moment, visible, words } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import styles from "@/features/failures/failures.module.css";
 import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
-import { TextInput } from "@/ui/field";
 import { muted, oneLine, Panel, prose, Row, Stack } from "@/ui/layout";
 
 const route = getRouteApi("/failures");
@@ -50,16 +49,7 @@ export function FailureList() {
           options={(tenants.data ?? []).map(({ name }) => name)}
           onChange={(chosen) => choose({ tenant: chosen })}
         />
-        {(["since", "until"] as const).map((name) => (
-          <label key={name} className={styles.day}>
-            {name === "since" ? "From" : "To"}
-            <TextInput
-              type="date"
-              value={filters[name] ?? ""}
-              onChange={(event) => choose({ [name]: event.target.value })}
-            />
-          </label>
-        ))}
+        <DayFilters days={filters} onChange={choose} />
       </Row>
       <Panel flush>
         <DataTable

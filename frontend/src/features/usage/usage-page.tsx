@@ -5,16 +5,15 @@ import { gpuModelsQuery, tenantsQuery, virtualClustersQuery } from "@/api/querie
 import type { Me, UsageReport, UsageRow } from "@/api/schema";
 import { usageAddress, type UsageFilters, usageReportQuery } from "@/api/usage-queries";
 import { FileLinks } from "@/components/file-links";
-import { Filter } from "@/components/filter";
+import { choice, DayFilters, Filter } from "@/components/filter";
 import { count, moment } from "@/components/format";
-import { useSession } from "@/components/session";
+import { isAdminAnywhere, useSession } from "@/components/session";
 import { UseBar } from "@/components/use-bar";
 import { daysOf, type Grouping, GROUPINGS, groupingsOf, PERIODS, periodOf } from "@/features/usage/choices";
-import styles from "@/features/usage/usage-page.module.css";
 import { Segments } from "@/ui/choice";
 import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
-import { Select, TextInput } from "@/ui/field";
+import { Select } from "@/ui/field";
 import { Facts, muted, PageLayout, Panel, Row } from "@/ui/layout";
 
 const route = getRouteApi("/usage");
@@ -46,17 +45,7 @@ export function UsagePage() {
           options={PERIODS}
           onChange={(period) => choose(daysOf(period, new Date()))}
         />
-        {(["since", "until"] as const).map((name) => (
-          <TextInput
-            key={name}
-            type="date"
-            className={styles.day}
-            aria-label={name === "since" ? "First day" : "Last day"}
-            title={name === "since" ? "First day" : "Last day"}
-            value={search[name] ?? ""}
-            onChange={(event) => choose({ [name]: event.target.value || undefined })}
-          />
-        ))}
+        <DayFilters days={search} onChange={choose} />
       </Row>
       <Row>
         <Groups me={me} by={groupingsOf(search.by)} onChange={(by) => choose({ by: by.join(",") })} />
@@ -109,30 +98,26 @@ interface GroupsProps {
 /** One or two properties by which the rows are grouped. */
 function Groups({ me, by: [first, second], onChange }: GroupsProps) {
   // Only admins see what single users used.
-  const isAdmin = me.is_operator || me.tenants.some(({ role }) => role === "admin");
-  const offered = GROUPINGS.filter(({ value }) => value !== "user" || isAdmin);
+  const offered = GROUPINGS.filter(({ value }) => value !== "user" || isAdminAnywhere(me));
   const chosen = (...by: (string | undefined)[]) =>
     onChange([...new Set(by)].filter((name): name is Grouping => Boolean(name)));
   return (
     <>
       <Select
         aria-label="Group by"
-        className={styles.choice}
+        className={choice}
         value={first}
         options={offered.map(({ value, label }) => ({ value, label: `By ${label}` }))}
         onChange={(event) => chosen(event.target.value, second)}
       />
-      <Select
-        aria-label="Then by"
-        className={styles.choice}
-        value={second ?? ""}
-        options={[
-          { value: "", label: "Then by: none" },
-          ...offered
-            .filter(({ value }) => value !== first)
-            .map(({ value, label }) => ({ value, label: `Then by ${label}` })),
-        ]}
-        onChange={(event) => chosen(first, event.target.value)}
+      <Filter
+        label="Then by"
+        none="none"
+        value={second}
+        options={offered
+          .filter(({ value }) => value !== first)
+          .map(({ value, label }) => ({ value, label: `Then by ${label}` }))}
+        onChange={(then) => chosen(first, then)}
       />
     </>
   );
