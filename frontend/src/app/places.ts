@@ -14,7 +14,7 @@ import {
 } from "lucide-react";
 
 import type { Me } from "@/api/schema";
-import { isAdminAnywhere } from "@/components/session";
+import { isAdminAnywhere } from "@/components/roles";
 
 interface PageAt {
   to: string;

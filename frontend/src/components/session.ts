@@ -4,7 +4,7 @@ import { useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
 
 import { api } from "@/api/client";
 import { meQuery } from "@/api/queries";
-import type { Me, Role } from "@/api/schema";
+import type { Me } from "@/api/schema";
 import { live } from "@/live/live";
 
 export function useSession(): Me {
@@ -12,22 +12,6 @@ export function useSession(): Me {
   if (!data) throw new Error("No user is signed in.");
   return data;
 }
-
-/** Whether the person may submit and cancel for a tenant: members may, viewers only look. */
-export function mayActFor(me: Me, tenant: string): boolean {
-  return me.is_operator || me.tenants.some(({ name, role }) => name === tenant && role !== "viewer");
-}
-
-export function isAdminOf(me: Me, tenant: string): boolean {
-  return me.is_operator || me.tenants.some(({ name, role }) => name === tenant && role === "admin");
-}
-
-/** Whether the person administers any tenant. */
-export function isAdminAnywhere(me: Me): boolean {
-  return me.is_operator || me.tenants.some(({ role }) => role === "admin");
-}
-
-export const ROLES: readonly Role[] = ["viewer", "member", "admin"];
 
 export function useSignOut(): () => void {
   const queries = useQueryClient();

@@ -1,7 +1,7 @@
 /** What the tour shows to whom, and where on the page that is. */
 
 import type { Me } from "@/api/schema";
-import { mayActFor } from "@/components/session";
+import { mayActFor } from "@/components/roles";
 
 export interface Step {
   title: string;

@@ -5,7 +5,8 @@ import { useState } from "react";
 
 import { answerOf, api, once } from "@/api/client";
 import type { Job } from "@/api/schema";
-import { mayActFor, useSession } from "@/components/session";
+import { mayActFor } from "@/components/roles";
+import { useSession } from "@/components/session";
 import { ChangeDialog } from "@/components/job/change-dialog";
 import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";

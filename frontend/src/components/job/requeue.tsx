@@ -2,7 +2,8 @@ import { useMutation } from "@tanstack/react-query";
 
 import { answerOf, api, once } from "@/api/client";
 import type { Job } from "@/api/schema";
-import { mayActFor, useSession } from "@/components/session";
+import { mayActFor } from "@/components/roles";
+import { useSession } from "@/components/session";
 import { Button } from "@/ui/button";
 import { useSay } from "@/ui/toasts";
 

@@ -8,7 +8,8 @@ import { count, duration, gpuHours, inLocalTime, moment, secondsBetween, visible
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
 import { Requeue } from "@/components/job/requeue";
 import { useNow } from "@/components/now";
-import { mayActFor, useSession } from "@/components/session";
+import { mayActFor } from "@/components/roles";
+import { useSession } from "@/components/session";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { ActOnJobs } from "@/features/jobs/job-actions";
 import { countWords, StateBar, Unfold } from "@/features/jobs/state-counts";

@@ -4,7 +4,8 @@ import { lazy, Suspense, useMemo, useState } from "react";
 
 import { jobQuery, tenantsQuery } from "@/api/queries";
 import { useKept } from "@/components/kept-form";
-import { mayActFor, useSession } from "@/components/session";
+import { mayActFor } from "@/components/roles";
+import { useSession } from "@/components/session";
 import { writeSpec } from "@/components/spec-text";
 import { editYaml, linesOf, parseYaml, type Path } from "@/components/yaml/document";
 import { SpecForm } from "@/features/submit/spec-form";

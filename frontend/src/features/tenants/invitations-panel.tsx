@@ -7,7 +7,7 @@ import type { Role } from "@/api/schema";
 import { duration, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSentForm } from "@/components/sent-form";
-import { ROLES } from "@/components/session";
+import { ROLES } from "@/components/roles";
 import { ShownOnce } from "@/components/shown-once";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";

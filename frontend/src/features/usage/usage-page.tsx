@@ -7,7 +7,8 @@ import { usageAddress, type UsageFilters, usageReportQuery } from "@/api/usage-q
 import { FileLinks } from "@/components/file-links";
 import { choice, DayFilters, Filter } from "@/components/filter";
 import { count, moment } from "@/components/format";
-import { isAdminAnywhere, useSession } from "@/components/session";
+import { isAdminAnywhere } from "@/components/roles";
+import { useSession } from "@/components/session";
 import { UseBar } from "@/components/use-bar";
 import { daysOf, type Grouping, GROUPINGS, groupingsOf, PERIODS, periodOf } from "@/features/usage/choices";
 import { Segments } from "@/ui/choice";
