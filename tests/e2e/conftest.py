@@ -1,8 +1,12 @@
 """The platform that the browser's tests use too; these come after them, for some kill parts of it."""
 
+from collections.abc import Generator, Iterator
+
 import pytest
 
 from tests.e2e.installation import Agent, Installation
+
+_FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="package")
@@ -18,3 +22,21 @@ def platform(shared_platform: Installation) -> Installation:
 @pytest.fixture
 def left(platform: Installation) -> Agent:
     return platform.agents[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_job_outlives_a_failure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cancel what a test that failed left to run, or every later one would wait for its GPUs."""
+    yield
+    if request.node.stash.get(_FAILED, False) and "platform" in request.fixturenames:
+        request.getfixturevalue("platform").cancel_everything()

@@ -225,6 +225,12 @@ class Installation:
 
         return until(reached, f"job {job_id} to be {' or '.join(states)}", seconds=seconds)
 
+    def cancel_everything(self) -> None:
+        """Cancel every job that has not ended, and wait until no GPU is held."""
+        for job in self.call("GET", "jobs?state=queued,running&page_size=200")["results"]:
+            self.call("POST", f"jobs/{job['id']}/cancel", {})
+        until(lambda: self.call("GET", "cluster")["gpus"]["held"] == 0, "no GPU to be held")
+
     def pid_of(self, child: str) -> int:
         """The process of a child of the supervisor; the oldest, where it has children of its own."""
         assert self.supervisor is not None
