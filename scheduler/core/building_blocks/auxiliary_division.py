@@ -11,8 +11,8 @@ order.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, inf
+from typing import NamedTuple
 
 from scheduler.core.model.auxiliary import GREEDY, PROPORTIONAL, TUNE, AuxiliaryShare
 from scheduler.core.model.snapshot import Job, Task
@@ -26,8 +26,7 @@ _ROUNDING = 1e-6
 PARTS_OF_A_CPU = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Replicas of a gang on one node. Amounts are for each of them."""
 
     node: Node
@@ -42,8 +41,7 @@ class Part:
         return amounts[0] * self.replicas / self.turns, amounts[1] * self.replicas
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """Replicas of one task of a gang that leave CPUs or memory to the platform; an amount that the job states
     counts as 0.
     """
@@ -67,8 +65,9 @@ def proportional(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[
 
 def greedy(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
     """Give each claim the share that it is owed, then more as far as it helps, in order."""
-    given = _lower_bounds(free, claims, _owed(claims))
-    room = _Room(free, claims, given)
+    lower_bounds = _lower_bounds(free, claims, _owed(claims))
+    room = _Room(free)
+    given = [room.give(claim, least) for claim, least in zip(claims, lower_bounds, strict=True)]
     for claim, its in zip(claims, given, strict=True):
         room.raise_to_best(claim, its)
     return given
@@ -80,19 +79,25 @@ def tune(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
     the claims in their order.
     """
     lower_bounds = _lower_bounds(free, claims, _owed(claims))
-    given: list[Given] = [[(0.0, 0.0)] * len(claim.parts) for claim in claims]
-    room = _Room(free, claims, given)
+    best = [
+        [_best_of(claim, lower_bound) for lower_bound in its]
+        for claim, its in zip(claims, lower_bounds, strict=True)
+    ]
+    given: list[Given] = []
+    room = _Room(free)
     on_node: dict[Node, list[int]] = {}
-    for number, claim in enumerate(claims):
-        best = [_best_of(claim, lower_bound) for lower_bound in lower_bounds[number]]
-        if not room.change(claim, given[number], best):
-            for part, lower_bound in zip(claim.parts, lower_bounds[number], strict=True):
-                _cut_others(room, part, lower_bound, claims, given, lower_bounds, on_node.get(part.node, ()))
-            room.change(claim, given[number], lower_bounds[number], anyhow=True)
+    for number, (claim, most, least) in enumerate(zip(claims, best, lower_bounds, strict=True)):
+        if all(map(room.has, claim.parts, most)):
+            given.append(room.give(claim, most))
+        else:
+            for part, amounts in zip(claim.parts, least, strict=True):
+                _cut_others(room, part, amounts, claims, given, lower_bounds, on_node.get(part.node, ()))
+            given.append(room.give(claim, least))
         for part in claim.parts:
             on_node.setdefault(part.node, []).append(number)
-    for claim, its in zip(claims, given, strict=True):
-        room.raise_to_best(claim, its)
+    for claim, its, most in zip(claims, given, best, strict=True):
+        if its != most:
+            room.raise_to_best(claim, its)
     return given
 
 
@@ -169,25 +174,29 @@ def _lower_bounds(
     sums: dict[Node, list[float]] = {}
     for claim, its in zip(claims, desired, strict=True):
         for part, amounts in zip(claim.parts, its, strict=True):
+            cpus, memory = part.of_node(amounts)
             total = sums.setdefault(part.node, [0.0, 0.0])
-            for axis, amount in enumerate(part.of_node(amounts)):
-                total[axis] += amount
+            total[0] += cpus
+            total[1] += memory
     factors = {
-        node: tuple(
-            [
-                min(1.0, max(have, 0.0) / want) if want else 1.0
-                for have, want in zip(free[node], total, strict=True)
-            ]
-        )
-        for node, total in sums.items()
+        node: (_factor(free[node][0], cpus), _factor(free[node][1], memory))
+        for node, (cpus, memory) in sums.items()
+        if cpus > free[node][0] or memory > free[node][1]
     }
+    if not factors:
+        return list(desired)
     return [
         [
-            (amounts[0] * factors[part.node][0], amounts[1] * factors[part.node][1])
+            (amounts[0] * factor[0], amounts[1] * factor[1])
             for part, amounts in zip(claim.parts, its, strict=True)
+            for factor in (factors.get(part.node, (1.0, 1.0)),)
         ]
         for claim, its in zip(claims, desired, strict=True)
     ]
+
+
+def _factor(have: float, want: float) -> float:
+    return min(1.0, max(have, 0.0) / want) if want else 1.0
 
 
 def _cut_others(
@@ -209,40 +218,36 @@ def _cut_others(
         if room.has(part, desired):
             return
         if given[number] != lower_bounds[number]:
-            room.change(claims[number], given[number], lower_bounds[number], anyhow=True)
+            room.change(claims[number], given[number], lower_bounds[number])
 
 
 class _Room:
     """What is left of each node."""
 
-    def __init__(self, free: Mapping[Node, Amounts], claims: Sequence[Claim], given: Sequence[Given]) -> None:
-        self._left = {part.node: list(free[part.node]) for claim in claims for part in claim.parts}
-        for claim, its in zip(claims, given, strict=True):
-            for part, amounts in zip(claim.parts, its, strict=True):
-                self._take(part, (0.0, 0.0), amounts)
+    def __init__(self, free: Mapping[Node, Amounts]) -> None:
+        self._left = {node: list(amounts) for node, amounts in free.items()}
 
-    def _take(self, part: Part, has: Amounts, to: Amounts) -> None:
-        left, held, taken = self._left[part.node], part.of_node(has), part.of_node(to)
-        left[0] += held[0] - taken[0]
-        left[1] += held[1] - taken[1]
+    def has(self, part: Part, amounts: Amounts) -> bool:
+        """Whether replicas can have these amounts of their node."""
+        left, (cpus, memory) = self._left[part.node], part.of_node(amounts)
+        enough_cpus = cpus <= left[0] + _ROUNDING * max(cpus, 1.0)
+        return enough_cpus and memory <= left[1] + _ROUNDING * max(memory, 1.0)
 
-    def has(self, part: Part, to: Amounts, has: Amounts = (0.0, 0.0)) -> bool:
-        """Whether replicas can have these amounts of their node instead of what they have."""
-        left, held = self._left[part.node], part.of_node(has)
-        for want, have, has_now in zip(part.of_node(to), left, held, strict=True):
-            if want > have + has_now + _ROUNDING * max(want, 1.0):
-                return False
-        return True
+    def give(self, claim: Claim, amounts: Given) -> Given:
+        """Take a claim's amounts from its nodes, and return a copy of them."""
+        for part, each in zip(claim.parts, amounts, strict=True):
+            left, (cpus, memory) = self._left[part.node], part.of_node(each)
+            left[0] -= cpus
+            left[1] -= memory
+        return amounts.copy()
 
-    def change(self, claim: Claim, given: Given, to: Given, *, anyhow: bool = False) -> bool:
-        """Give a claim other amounts if all its nodes have room, or `anyhow`; return whether it got them."""
-        changes = list(zip(claim.parts, given, to, strict=True))
-        if not anyhow and not all([self.has(part, new, old) for part, old, new in changes]):
-            return False
-        for part, old, new in changes:
-            self._take(part, old, new)
+    def change(self, claim: Claim, given: Given, to: Given) -> None:
+        """Give a claim other amounts instead of those that it has."""
+        for part, has, more in zip(claim.parts, given, to, strict=True):
+            left, held, taken = self._left[part.node], part.of_node(has), part.of_node(more)
+            left[0] += held[0] - taken[0]
+            left[1] += held[1] - taken[1]
         given[:] = to
-        return True
 
     def raise_to_best(self, claim: Claim, given: Given) -> None:
         """Raise a claim towards its best amounts as far as its nodes have room, by the same part on all: a
@@ -265,4 +270,4 @@ class _Room:
                 more = [*amounts]
                 more[axis] += max(best - amounts[axis], 0.0) * way
                 raised.append((more[0], more[1]))
-            self.change(claim, given, raised, anyhow=True)
+            self.change(claim, given, raised)

@@ -21,6 +21,7 @@ from scheduler.core.building_blocks.auxiliary_division import (
     Part,
     best_of,
 )
+from scheduler.core.fitting.cluster import Place
 from scheduler.core.fitting.demand import needs_held
 from scheduler.core.model import wording
 from scheduler.core.model.auxiliary import TUNE, Auto, AuxiliaryShare
@@ -91,9 +92,10 @@ def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
     def placed(
         jobs: tuple[JobId, ...], replicas: Replicas, homes: Sequence[NodeId], slice_seconds: float | None
     ) -> _Placed:
-        nodes = [next((where[gpu][:2] for gpu in replica if gpu in where), None) for replica in replicas]
         if homes:
             nodes = [facts.cluster.place_of(node) for node in homes]
+        else:
+            nodes = [_node_of(replica, where) for replica in replicas]
         return _Placed(jobs, nodes, sum(map(len, replicas)), 1 if slice_seconds is None else len(jobs))
 
     company = {
@@ -114,6 +116,13 @@ def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
         if action.placement is not None and action.kind is not ActionKind.JOIN:
             placement = action.placement
             yield placed(action.jobs, placement.replicas, placement.nodes, action.slice_seconds)
+
+
+def _node_of(replica: Iterable[GpuId], where: Mapping[GpuId, Place]) -> Node | None:
+    for gpu in replica:
+        if place := where.get(gpu):
+            return place[:2]
+    return None
 
 
 def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict[Node, Amounts]:
@@ -170,10 +179,8 @@ def _claims(
                 if best is None:
                     best = known[task.auto] = best_of(task)
                 # If a node does not state an amount, its replicas have no share and no limit of it.
-                cpus, memory = [
-                    amount if all([part.proportional[axis] for part in parts]) else 0.0
-                    for axis, amount in enumerate(best)
-                ]
+                cpus = best[0] if all([part.proportional[0] for part in parts]) else 0.0
+                memory = best[1] if all([part.proportional[1] for part in parts]) else 0.0
                 yield Claim(parts, (cpus, memory)), list(ranks.values())
         first = end
 
@@ -197,17 +204,14 @@ def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amou
 
 def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
     """Return why replicas have less than they are owed; empty if they have enough."""
-    short = [
-        has < fair * _NOTICED and desired > 0 and has < desired * _NOTICED
-        for has, fair, desired in zip(given, part.proportional, best, strict=True)
-    ]
-    if not any(short):
+    fair = part.proportional
+    lacks_cpus = given[0] < min(fair[0], best[0]) * _NOTICED
+    lacks_memory = given[1] < min(fair[1], best[1]) * _NOTICED
+    if not (lacks_cpus or lacks_memory):
         return ""
     model, number = part.node
     fleet = facts.cluster.fleets[model]
-    what = wording.listed(
-        [word for word, is_short in zip(("CPUs", "memory"), short, strict=True) if is_short]
-    )
+    what = wording.listed(["CPUs"] * lacks_cpus + ["memory"] * lacks_memory)
     return (
         f"Jobs that state what they need have more than their part of the {what} of node"
         f" {fleet.nodes[number].name}: it has less than the part of it that its GPUs are."
