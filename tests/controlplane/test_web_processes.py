@@ -44,12 +44,14 @@ class Web:
         return [child for child in children if any("spawn_main" in word for word in command_of(child))]
 
     def another(self, *known: psutil.Process) -> psutil.Process:
-        """Return the second process beside those known, once there are two."""
-        return next(child for child in until(self._two) if child not in known)
+        """Return the second process beside those known, once there are two; one that was killed ends soon."""
 
-    def _two(self) -> list[psutil.Process]:
-        found = self.processes()
-        return found if len(found) == 2 else []
+        def found() -> set[psutil.Process]:
+            children = set(self.processes())
+            return children - set(known) if len(children) == 2 else set()
+
+        (child,) = until(found)
+        return child
 
 
 @pytest.fixture
