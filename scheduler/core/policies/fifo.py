@@ -25,6 +25,9 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
+#: A stalled queue of fewer jobs is tried again in each round: that costs less than to keep what was found.
+LONG_QUEUE = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fifo:
@@ -62,7 +65,7 @@ class Fifo:
         If the last round could start nothing, and jobs have only joined the end of the queue since, only
         those are tried: the rest would be decided as before (decision 0099).
         """
-        terms = _Terms.of(self, view)
+        terms = _Terms.of(self, view) if len(view.line.jobs) >= LONG_QUEUE else None
         stalled = view.orders.stalled
         view.orders.stalled = None
         if isinstance(stalled, _Stalled) and terms == stalled.terms and view.now < stalled.stands_until:

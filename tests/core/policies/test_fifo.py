@@ -311,6 +311,7 @@ def test_later_jobs_alone_are_tried_where_the_last_round_could_start_none(seed: 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fifo, "BackfillReservation", Counted)
+        patch.setattr(fifo, "LONG_QUEUE", 0)
         loop = VirtualLoop(facts, {1: 60.0, 2: 40.0}, by=lambda each: decided(each))
 
         def decided(snapshot: Snapshot) -> Plan:
@@ -336,7 +337,10 @@ def test_later_jobs_alone_are_tried_where_the_last_round_could_start_none(seed: 
     assert stalled > 0
 
 
-def test_a_round_that_goes_on_tries_no_more_kinds_than_one_that_begins_again() -> None:
+def test_a_round_that_goes_on_tries_no_more_kinds_than_one_that_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fifo, "LONG_QUEUE", 0)
     clusters = [make_virtual_cluster(policy_parameters={"backfill_depth": 1})]
     facts, kept = queue_of(make_job(2, 8), make_job(3, 3), virtual_clusters=clusters), Rounds(1_000)
     assert started(kept.decide(facts)) == []
