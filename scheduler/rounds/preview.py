@@ -119,7 +119,7 @@ def require_unused(lender: VirtualCluster, lot: Lot) -> None:
         f"is in use by guaranteed jobs: {named}{more}",
         "less of it, or a starts_at by which they have ended; they would run on as opportunistic ones",
     )
-    raise Conflict(f"{words_of(lot)} of {lender.name} are in use by {named}{more}.", [problem])
+    raise Conflict(f"Guaranteed jobs of {lender.name} use {words_of(lot)}: {named}{more}.", [problem])
 
 
 def lapsing(facts: Snapshot, guarantees: Guarantees, virtual_cluster: str) -> list[JobId]:

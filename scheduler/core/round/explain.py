@@ -288,13 +288,11 @@ class _Shortages:
             code="vc_guarantee_in_use",
             tier=Tier.GUARANTEE,
             message=f"Virtual cluster {vc.name} guarantees {wording.gpus(guaranteed, [model])};"
-            f" {guaranteed - room} are in use by its guaranteed jobs and this job needs {demand.gpus}.",
+            f" its guaranteed jobs use {guaranteed - room} and this job needs {demand.gpus}.",
             blocking={"virtual_cluster": vc.name},
             needed=demand.gpus,
             available=room,
-            hint=f"Submit it as opportunistic to use {wording.gpus(idle)} that are idle now."
-            if idle >= demand.gpus
-            else "",
+            hint=f"Submit it as opportunistic to use idle GPUs, now {idle}." if idle >= demand.gpus else "",
         )
 
     def _lent(self, job: Job) -> Reason | None:

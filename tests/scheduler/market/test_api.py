@@ -156,7 +156,7 @@ def test_what_is_in_use_is_not_lent_from_now_on(world: World, admin: Caller) -> 
     for number, job in enumerate((old, new)):
         make_attempt(job, gpus_of(world.node)[number * 4 : number * 4 + 4])
     error = is_error(admin.post("/market/offers", offered()), 409, "conflict")
-    assert f"2 V100 of research are in use by job {new.id}." in error["detail"]
+    assert f"Guaranteed jobs of research use 2 V100: job {new.id}." in error["detail"]
     assert error["fields"][0]["field"] == "lot"
     assert results(admin, "offers") == []
     later = admin.post("/market/offers", offered(starts_at=in_hours(1)))
