@@ -227,8 +227,7 @@ class Installation:
 
     def cancel_everything(self) -> None:
         """Cancel every job that has not ended, and wait until no GPU is held."""
-        for job in self.call("GET", "jobs?state=queued,running&page_size=200")["results"]:
-            self.call("POST", f"jobs/{job['id']}/cancel", {})
+        self.call("POST", "jobs/actions", {"action": "cancel", "filter": {"state": "queued,running"}})
         until(lambda: self.call("GET", "cluster")["gpus"]["held"] == 0, "no GPU to be held")
 
     def pid_of(self, child: str) -> int:

@@ -234,7 +234,7 @@ class _Room:
         return enough_cpus and memory <= left[1] + _ROUNDING * max(memory, 1.0)
 
     def give(self, claim: Claim, amounts: Given) -> Given:
-        """Take a claim's amounts from its nodes, and return a copy of them."""
+        """Give a claim these amounts of its nodes, and return a copy of them."""
         for part, each in zip(claim.parts, amounts, strict=True):
             left, (cpus, memory) = self._left[part.node], part.of_node(each)
             left[0] -= cpus

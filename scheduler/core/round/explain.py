@@ -292,7 +292,9 @@ class _Shortages:
             blocking={"virtual_cluster": vc.name},
             needed=demand.gpus,
             available=room,
-            hint=f"Submit it as opportunistic to use idle GPUs, now {idle}." if idle >= demand.gpus else "",
+            hint=f"Submit it as opportunistic to use idle GPUs ({wording.gpus(idle)} now)."
+            if idle >= demand.gpus
+            else "",
         )
 
     def _lent(self, job: Job) -> Reason | None:

@@ -178,7 +178,7 @@ class TestGuarantee:
         plan = decide(make_snapshot(nodes=make_cluster(3), jobs=jobs))
         assert kinds(plan) == {1: "start", 3: "start"}
         assert plan.reasons[2][0].code == "vc_guarantee_in_use"
-        assert plan.reasons[2][0].hint == "Submit it as opportunistic to use idle GPUs, now 8."
+        assert plan.reasons[2][0].hint == "Submit it as opportunistic to use idle GPUs (8 GPUs now)."
 
     def test_when_the_guarantee_is_lowered_the_newest_lapse_and_run_on_and_the_rest_is_given_anew(
         self,
