@@ -1,17 +1,17 @@
 """Orders of a view's jobs that policies ask for in every round, updated at the cost of what changed.
 
-A policy finds them in its view (`View.line`, `View.ends`). A view cut out of another computes them from its
-jobs; a property test compares the kept orders with this plain computation.
+A policy finds them in its view (`View.line`, `View.ends`, `View.ranked`). A view cut out of another computes
+them from its jobs; a property test compares the kept orders with this plain computation.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import shape_in
@@ -118,6 +118,51 @@ class WaitingLine:
                 del self._by_kind[kind]
 
 
+#: A policy's own rank of a job; the last entry is the job's id, so that no two are equal.
+OwnRank = tuple[Any, ...]
+
+#: Where more than one waiting job in this many changed, all are ranked again.
+FEW_CHANGE = 8
+
+
+class RankedLine:
+    """The waiting jobs by a policy's own rank, which depends on nothing but the job and `terms`."""
+
+    __slots__ = ("_changed", "ranked", "ranks", "terms")
+
+    def __init__(self, terms: object) -> None:
+        self.terms = terms
+        #: In order. A reader must not change it.
+        self.ranked: list[tuple[OwnRank, Job]] = []
+        self.ranks: dict[JobId, OwnRank] = {}
+        #: The jobs that came, changed or went since the last `renew`.
+        self._changed: set[JobId] = set()
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [job for _, job in self.ranked]
+
+    def note(self, number: JobId) -> None:
+        """Record that a job came to wait, changed while it waits, or waits no longer."""
+        self._changed.add(number)
+
+    def renew(self, waiting: Mapping[JobId, Job], rank: Callable[[Job], OwnRank]) -> None:
+        """Rank the jobs that changed; rank all of them the first time."""
+        changed, self._changed = self._changed, set()
+        if not self.ranked or len(changed) * FEW_CHANGE > len(waiting):
+            self.ranks = {number: rank(job) for number, job in waiting.items()}
+            self.ranked = sorted([(self.ranks[number], job) for number, job in waiting.items()], key=_first)
+            return
+        for number in changed:
+            before = self.ranks.pop(number, None)
+            if before is not None:
+                del self.ranked[bisect_left(self.ranked, (before,))]
+            job = waiting.get(number)
+            if job is not None:
+                self.ranks[number] = rank(job)
+                insort(self.ranked, (self.ranks[number], job))
+
+
 class _Entry(NamedTuple):
     """The latest end of an allocation; for one that has yet to begin, in seconds after its start."""
 
@@ -203,12 +248,27 @@ _first = itemgetter(0)
 class KeptOrders:
     """The orders of one view, each kept up to date from when a policy first asks for it."""
 
-    __slots__ = ("ends", "line", "stalled")
+    __slots__ = ("ends", "line", "ranked", "stalled")
 
     def __init__(self) -> None:
-        #: None: no policy has asked for it yet, so it costs nothing.
+        #: None, here and below: no policy has asked for it yet, so it costs nothing.
         self.line: WaitingLine | None = None
         self.ends: Ends | None = None
+        self.ranked: RankedLine | None = None
         #: The view's policy's own record of its last round, if nothing could start in it; only the policy
         #: reads it.
         self.stalled: object = None
+
+    def put(self, job: Job) -> None:
+        """Record that a job waits, or changed while it waits."""
+        if self.line is not None:
+            self.line.put(job)
+        if self.ranked is not None:
+            self.ranked.note(job.id)
+
+    def drop(self, number: JobId) -> None:
+        """Record that a job waits no longer."""
+        if self.line is not None:
+            self.line.drop(number)
+        if self.ranked is not None:
+            self.ranked.note(number)

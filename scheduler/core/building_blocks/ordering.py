@@ -132,21 +132,40 @@ def start_all(
     waiting: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
 ) -> Outcome | None:
     """Start all of these beside everything that runs; None where one of them does not fit."""
-    if sum(map(least_gpus, waiting)) > _undisturbed(view.capacity):
+    if not may_start_all(view, waiting):
         return None
     calm = start_in_order(waiting, view, locality_of=locality_of)
     return None if calm.queue else calm
 
 
-def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Locality] = anywhere) -> Outcome:
-    """Serve all jobs of the view by rank, the lowest first; running jobs may have to stop for others."""
-    ranked = sorted([(rank(job), job) for job in waiting_jobs(view)])
-    if not ranked:
+def may_start_all(view: View, waiting: Iterable[Job]) -> bool:
+    """Whether counting leaves enough GPUs for all of these beside everything that runs."""
+    left = _undisturbed(view.capacity)
+    for job in waiting:
+        left -= least_gpus(job)
+        if left < 0:
+            return False
+    return True
+
+
+def serve_in_order(
+    view: View, rank: Rank, *, terms: object = None, locality_of: Callable[[Job], Locality] = anywhere
+) -> Outcome:
+    """Serve all jobs of the view by rank, the lowest first; running jobs may have to stop for others.
+
+    Where the rank of a waiting job depends on the job and on `terms` alone, it is kept from round to round.
+    """
+    if not view.waiting:
         return Outcome()
-    calm = start_all([job for _, job in ranked], view, locality_of=locality_of)
-    if calm is not None:
-        return calm
-    ranked += [(rank(view.jobs[job]), view.jobs[job]) for job in view.running]
+    if terms is None:
+        ranked = sorted([(rank(job), job) for job in view.waiting.values()])
+    else:
+        ranked = view.ranked(rank, terms).ranked
+    if may_start_all(view, view.waiting.values()):
+        calm = start_all([job for _, job in ranked], view, locality_of=locality_of)
+        if calm is not None:
+            return calm
+    ranked = ranked + [(rank(view.jobs[job]), view.jobs[job]) for job in view.running]
     ranked.sort()
     return serve_ranked([job for _, job in ranked], view, locality_of=locality_of)
 
@@ -175,23 +194,19 @@ def serve_ranked(
 
 def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]], bool]:
     """Return the running gangs for which counting leaves no GPUs, and whether any job may start."""
-    capacity = view.capacity
+    capacity, running = view.capacity, view.running
     left: dict[str, float] = {model: capacity.offered(model) for model in capacity.models}
     most, may_start = max(left.values(), default=0), False
+    is_full = most <= 0 and not capacity.has_open_gpus
     gpus: float
     losers: set[tuple[JobId, ...]] = set()
     counted: set[tuple[JobId, ...]] = set()
     for job in order:
-        running = view.running.get(job.id)
-        if running is not None:
-            if running.jobs in counted:
+        held = running.get(job.id)
+        if held is None:
+            # Thousands may wait behind the last GPU.
+            if is_full:
                 continue
-            counted.add(running.jobs)
-            model, gpus = running.gpu_model, amount_of(job, capacity.pending[running.jobs].gpus)
-            if left.get(model, 0) < gpus:
-                losers.add(running.jobs)
-                continue
-        else:
             if job.has_parts and capacity.has_open_gpus:
                 may_start = True
                 continue
@@ -202,8 +217,17 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
             if found is None:
                 continue
             model, may_start = found, True
+        else:
+            if held.jobs in counted:
+                continue
+            counted.add(held.jobs)
+            model, gpus = held.gpu_model, amount_of(job, capacity.pending[held.jobs].gpus)
+            if left.get(model, 0) < gpus:
+                losers.add(held.jobs)
+                continue
         left[model] -= gpus
         most = max(left.values())
+        is_full = most <= 0 and not capacity.has_open_gpus
     return losers, may_start
 
 

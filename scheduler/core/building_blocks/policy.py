@@ -5,12 +5,18 @@ which.
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.core.building_blocks.computing import Compute, run_inline
-from scheduler.core.building_blocks.kept_orders import Ends, KeptOrders, WaitingLine
+from scheduler.core.building_blocks.kept_orders import (
+    Ends,
+    KeptOrders,
+    OwnRank,
+    RankedLine,
+    WaitingLine,
+)
 from scheduler.core.model.interference import Branch, GroupSpeeds, PairSpeeds
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason
 from scheduler.core.model.snapshot import (
@@ -126,6 +132,19 @@ class View:
             holdings = self.capacity.pending.values()
             self.orders.ends = Ends(self.default_time_limit_seconds, holdings, self.jobs)
         return self.orders.ends
+
+    def ranked(self, rank: Callable[[Job], OwnRank], terms: object) -> RankedLine:
+        """Return the waiting jobs by a rank of the policy's own.
+
+        The rank of a waiting job must depend on the job and on `terms` alone: it is kept while both stay.
+        """
+        line, self.orders.ranked = self.orders.ranked, None
+        if line is None or line.terms != terms:
+            line = RankedLine(terms)
+        line.renew(self.waiting, rank)
+        # Only now: should a rank fail, the next round ranks all jobs.
+        self.orders.ranked = line
+        return line
 
     def without(self, jobs: Container[JobId]) -> View:
         """Return the view without some of its jobs."""

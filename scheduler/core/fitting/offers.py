@@ -204,18 +204,30 @@ class Offers:
         """Whether pinned cells restrict the demand's nodes; they never restrict opportunistic jobs."""
         return self.cluster.fleets[model].has_pinned or bool(self._private and demand.pinned_cell)
 
-    def _occupants(self, model: str, own: bool, demand: Demand, node: int) -> list[tuple[Holding, Part]]:
+    def _own_victims(self, model: str) -> dict[int, list[tuple[Holding, Part]]]:
+        """Return the possible victims among the view's own jobs by node: the least important first."""
+        found: dict[int, list[tuple[Holding, Part]]] = {}
+        for holding in reversed(self.pending.values()):
+            if holding.model == model and not self._is_pinned(holding):
+                for part in holding.parts:
+                    found.setdefault(part.node, []).append((holding, part))
+        return found
+
+    def _occupants(
+        self,
+        model: str,
+        own: Mapping[int, Sequence[tuple[Holding, Part]]],
+        demand: Demand,
+        node: int,
+    ) -> list[tuple[Holding, Part]]:
         """Return the possible victims on a node: the one that loses least first, the view's own jobs last."""
-        found = []
+        found: list[tuple[Holding, Part]] = []
         if len(self._layers[model]) > EVICTING and model not in self._private:
             found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
             if self._lapsed:
                 kept = self.kept_from(demand)
                 found = [pair for pair in found if pair[0] not in kept]
-        if own:
-            for holding in reversed(self.pending.values()):
-                if holding.model == model and not self._is_pinned(holding):
-                    found += [(holding, part) for part in holding.parts if part.node == node]
+        found += own.get(node, ())
         return found
 
     def _larger_evictable(self, model: str, demand: Demand, most: int) -> list[Holding]:

@@ -217,6 +217,7 @@ class Searching(Offers):
         else:
             holding = holding_at(fleet, demand, nodes, masks)
         victims: dict[Holding, None] = {}
+        own_victims: dict[int, list[tuple[Holding, Part]]] | None = None
         for part in holding.parts:
             whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
             if whole & ~offered.masks[part.node]:
@@ -230,7 +231,9 @@ class Searching(Offers):
             ):
                 continue  # All of it is free, so no job has to leave.
             others, gone = [], list[Part]()
-            occupants = self._occupants(model, True, demand, part.node)
+            if own_victims is None:
+                own_victims = self._own_victims(model)
+            occupants = self._occupants(model, own_victims, demand, part.node)
             makes_room = set[Holding]()
             for share in part.shares:
                 movers = leaving(free, fleet, part.node, share, occupants, victims)
@@ -257,7 +260,8 @@ class Searching(Offers):
 
     def _reclaim(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
         fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
-        occupants = partial(self._occupants, model, reach == OWN, demand)
+        own = self._own_victims(model) if reach == OWN else {}
+        occupants = partial(self._occupants, model, own, demand)
         others = partial(self._larger_evictable, model, demand) if reach == EVICTING else None
         return reclaim(fleet, free, offered, occupants, demand, rank, self.cluster.node_rank, others)
 
@@ -288,7 +292,8 @@ class Searching(Offers):
         kept, layers = self._layers[model][RELEASING], self._layers[model]
         loss = None
         if reach > RELEASING:
-            occupants = partial(self._occupants, model, reach == OWN, demand)
+            own = self._own_victims(model) if reach == OWN else {}
+            occupants = partial(self._occupants, model, own, demand)
             loss = partial(loss_of, kept, self.cluster.fleets[model], occupants)
         return OpenGpus(
             layer=self._but(demand, model, offered),

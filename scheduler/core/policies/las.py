@@ -59,7 +59,7 @@ class Las:
                     service += seconds * amount_of(job, sum(map(len, running.replicas)))
             return -job.priority, service, turn, job.submitted_at, job.id
 
-        outcome = serve_in_order(view, rank)
+        outcome = serve_in_order(view, rank, terms=self)
         wake_at = looked_at + self.quantum_seconds if outcome.queue else None
         return outcome.decision(outcome.reasons(_MORE_SERVED), wake_at=wake_at)
 

@@ -82,7 +82,7 @@ class Orion:
         run.
         """
         pairs = _Pairs(self, view, memory if memory.get("policy") == "orion" else {})
-        outcome = serve_in_order(view, lambda job: _rank(job, view))
+        outcome = serve_in_order(view, lambda job: _rank(job, view), terms=self)
         outcome = replace(outcome, leaves=pairs.parted(outcome))
         if outcome.queue and self.guests:
             starting = [[host] for host in hosts_of(view, outcome).values()]

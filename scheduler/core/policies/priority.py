@@ -36,7 +36,7 @@ class Priority:
         def rank(job: Job) -> tuple[int, bool, float, JobId]:
             return -job.priority, job.id not in view.running, job.submitted_at, job.id
 
-        outcome = serve_in_order(view, rank)
+        outcome = serve_in_order(view, rank, terms=self)
         head = next((job for job in outcome.queue if job not in view.running), None)
         if self.strict and head is not None:
             last = rank(view.jobs[head])

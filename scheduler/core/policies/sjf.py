@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
+from scheduler.core.building_blocks.ordering import start_in_order
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.model.plan import Decision, Reason, Tier
@@ -46,7 +46,8 @@ class Sjf:
             length = seconds_to_run(job, None, view)
             return -job.priority, length + self.aging * job.submitted_at, job.submitted_at, job.id
 
-        outcome = start_in_order(sorted(waiting_jobs(view), key=rank), view, strict=self.strict)
+        terms = self, view.default_time_limit_seconds, view.capacity.models
+        outcome = start_in_order(view.ranked(rank, terms).jobs, view, strict=self.strict)
         return outcome.decision(outcome.reasons(_LONGER))
 
 

@@ -52,7 +52,9 @@ class Srtf:
                 left *= amount_of(job)
             return -job.priority, left, running is None, job.submitted_at, job.id
 
-        outcome = serve_in_order(view, rank)
+        outcome = serve_in_order(
+            view, rank, terms=(self, view.default_time_limit_seconds, view.capacity.models)
+        )
         return outcome.decision(outcome.reasons(_MORE_LEFT))
 
 

@@ -35,10 +35,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain, zip_longest
+from operator import attrgetter
 from typing import Any, Literal
 
-from scheduler.core.building_blocks.ordering import Outcome, anywhere, serve_in_order, start_all, waiting_jobs
+from scheduler.core.building_blocks.kept_orders import RankedLine
+from scheduler.core.building_blocks.ordering import (
+    Outcome,
+    may_start_all,
+    serve_in_order,
+    serve_ranked,
+    start_all,
+)
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.consolidation import Consolidation
@@ -111,7 +119,7 @@ class Tiresias:
         if not self.learns and len(view.running) == len(view.jobs):
             return Decision(grants=(), memory=memory, keep_running=True)
         queues = _Queues(self, view, memory)
-        if self.inside == "running" and not self.promote and not self.learns:
+        if self._settles and may_start_all(view, view.waiting.values()):
             newcomers = queues.newcomers()
             calm = None if newcomers is None else start_all(newcomers, view, locality_of=self.locality(view))
             if calm is not None:
@@ -121,7 +129,7 @@ class Tiresias:
             queues.promote_the_starving()
         if self.inside == "running":
             queues.line_up()
-        outcome = serve_in_order(view, queues.rank, locality_of=self.locality(view))
+        outcome = queues.served(self.locality(view))
         return outcome.decision(
             outcome.reasons(_LATER_QUEUE),
             memory=queues.remember(outcome),
@@ -133,10 +141,18 @@ class Tiresias:
         """Whether it takes the distribution of service from the jobs that end."""
         return self.discipline == "gittins" and not self.service_samples
 
+    @property
+    def _settles(self) -> bool:
+        """Whether a waiting job stays in its queue, and those that never ran keep their order there."""
+        return self.inside == "running" and not self.promote and not self.learns
+
+    @property
+    def walks_lines(self) -> bool:
+        """Whether the order is that of the lines, with those that never ran behind them."""
+        return self._settles and self.discipline == "las"
+
     def locality(self, view: View) -> Callable[[Job], Locality]:
         """Return the rule by which gangs ask to be near together."""
-        if not any(self.is_skewed(job) for job in waiting_jobs(view)):
-            return anywhere
         consolidation = Consolidation(view.capacity.cluster)
         return lambda job: consolidation.narrowest(job) if self.is_skewed(job) else Locality.ANY
 
@@ -162,45 +178,85 @@ class _Queues:
         self._first = self._of_present_jobs(memory, "first")
         #: Jobs that start again in this round, as if they had never started.
         self._promoted: set[JobId] = set()
-        self._lines: list[list[int]] = [list(line) for line in memory.get("lines", ())]
+        self._lines: list[list[JobId]] = [list(line) for line in memory.get("lines", ())]
         #: Places in the lines.
-        self._places: dict[int, int] = {}
+        self._places: dict[JobId, int] = {}
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
-        #: Service and queue by job, computed when first needed; complete once a job waits.
+        #: Service and queue by job, computed when first needed.
         self._standing: dict[JobId, tuple[float, int]] = {}
 
+    def served(self, locality_of: Callable[[Job], Locality]) -> Outcome:
+        """Serve all jobs in the order of the queues."""
+        view = self._view
+        if not self._policy.walks_lines:
+            return serve_in_order(view, self.rank, locality_of=locality_of)
+        if not view.waiting:
+            return Outcome()
+        order = self._in_lines()
+        waiting = [job for job in order if job.id not in view.running]
+        calm = start_all(waiting, view, locality_of=locality_of)
+        return serve_ranked(order, view, locality_of=locality_of) if calm is None else calm
+
     def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:
+        return *self._place_of_queue(job), self._turn(job), job.submitted_at, job.id
+
+    def _rank_of_newcomer(self, job: Job) -> tuple[int, int, float, float, JobId]:
+        """Return the rank of a waiting job that is in no line."""
+        return *self._place_of_queue(job), job.submitted_at, job.id
+
+    def _place_of_queue(self, job: Job) -> tuple[int, int, float]:
         _, queue = self._stands(job)
         index = 0.0
         if self._gittins is not None and queue < len(self._policy.thresholds):
             bound = self._policy.thresholds[queue - 1] if queue else 0.0
             entered = max(bound, self._service(job, ended_only=True))
             index = self._gittins.index(entered, self._policy.thresholds[queue] - entered)
-        return -job.priority, queue, -index, self._turn(job), job.submitted_at, job.id
+        return -job.priority, queue, -index
+
+    def _settled(self) -> RankedLine:
+        """Return the waiting jobs by queue and submission; it counts only where waiting jobs settle."""
+        return self._view.ranked(self._rank_of_newcomer, self._policy)
 
     def newcomers(self) -> list[Job] | None:
         """Return the waiting jobs in order; None where some of them have run before."""
-        waiting = waiting_jobs(self._view)
-        if any(map(_has_run, waiting)):
+        if any(map(_has_run, self._view.waiting.values())):
             return None
-        return sorted(waiting, key=self.rank)
+        return self._settled().jobs
+
+    def _in_lines(self) -> list[Job]:
+        """Return all jobs by queue: those of its line, then those that wait and never ran, by submission."""
+        jobs, places = self._view.jobs, self._places
+        queues = [[jobs[number] for number in line] for line in self._lines]
+        for rank, job in self._settled().ranked:
+            if job.id not in places:
+                queues[rank[1]].append(job)
+        # Sorting is stable, so within a priority the order stays as it is.
+        return sorted(chain.from_iterable(queues), key=_priority, reverse=True)
 
     def line_up(self) -> None:
         """Append jobs that have entered another queue since the last round to the end of its line."""
-        view, known = self._view, {job: queue for queue, line in enumerate(self._lines) for job in line}
-        lines: list[list[int]] = [[] for _ in range(len(self._policy.thresholds) + 1)]
+        view, known = self._view, {job for line in self._lines for job in line}
+        settled = self._settled().ranks if self._policy.walks_lines else {}
+        lines: list[list[JobId]] = [[] for _ in range(len(self._policy.thresholds) + 1)]
         comers: list[tuple[float, float, JobId, int]] = []
-        for number in [*known, *(job for job in view.running if job not in known)]:
-            job = view.jobs.get(JobId(number))
-            if job is None or job.id in self._promoted:
-                continue
-            service, queue = self._stands(job)
-            if queue == known.get(number):
-                lines[queue].append(number)
-            else:
-                comers.append((self._came_at(job, service, queue), job.submitted_at, job.id, queue))
+        strangers = [job for job in view.running if job not in known]
+        # Strangers are in no line, and memory may have lines of queues that there are no more.
+        for line, before in zip_longest([*self._lines, strangers], lines[: len(self._lines)]):
+            for number in line:
+                rank = settled.get(number)
+                if rank is not None and lines[rank[1]] is before:
+                    before.append(number)
+                    continue
+                job = view.jobs.get(number)
+                if job is None or number in self._promoted:
+                    continue
+                service, queue = self._stands(job)
+                if lines[queue] is before:
+                    before.append(number)
+                else:
+                    comers.append((self._came_at(job, service, queue), job.submitted_at, number, queue))
         for _, _, number, queue in sorted(comers):
             lines[queue].append(number)
         self._lines = lines
@@ -217,14 +273,16 @@ class _Queues:
         gpus = amount_of(job, len(running.gpus))
         return max(since, self._view.now - (service - bound) / gpus)
 
-    def _lines_after(self, outcome: Outcome) -> list[list[int]]:
+    def _lines_after(self, outcome: Outcome) -> list[list[JobId]]:
         """Return the lines including jobs started now, running jobs before waiting ones."""
         runs = {job.id for job, _ in self._receiving(outcome)}
         started = [self._view.jobs[job] for job in runs if job not in self._places]
         lines = [list(line) for line in self._lines]
         for job in sorted(started, key=lambda job: (self._turn(job), job.submitted_at, job.id)):
-            lines[self._standing[job.id][1]].append(job.id)
-        return [sorted(line, key=lambda job: job not in runs) for line in lines]
+            lines[self._stands(job)[1]].append(job.id)
+        return [
+            [job for job in line if job in runs] + [job for job in line if job not in runs] for line in lines
+        ]
 
     def promote_the_starving(self) -> None:
         """Move jobs that have waited too long relative to their service back to the first queue."""
@@ -245,12 +303,12 @@ class _Queues:
         instants = []
         thresholds, view = self._policy.thresholds, self._view
         for job, gpus in self._receiving(outcome):
-            service, queue = self._standing[job.id]
+            service, queue = self._stands(job)
             if queue < len(thresholds):
                 instants.append((thresholds[queue] - service) / gpus)
         if self._policy.promote > 0:
             for job in [view.jobs[number] for number in outcome.queue]:
-                service, queue = self._standing[job.id]
+                service, queue = self._stands(job)
                 if queue > 0:
                     instants.append(self._patience(job, service))
         return view.now + max(min(instants), INSTANT_SECONDS) if instants else None
@@ -353,6 +411,9 @@ class _Queues:
 
 def _has_run(job: Job) -> bool:
     return bool(job.attempts or job.attained_service)
+
+
+_priority = attrgetter("priority")
 
 
 _LATER_QUEUE = Reason(

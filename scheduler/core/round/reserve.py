@@ -48,36 +48,36 @@ class _Part:
     held: HeldGpus = field(default_factory=HeldGpus)
     #: The orders of waiting jobs and of jobs with GPUs, which policies read in every round.
     orders: KeptOrders = field(default_factory=KeptOrders)
-    #: Whether a job or allocation is out of order.
-    is_untidy: bool = False
+    #: The facts, by what a view calls them, in which a job or allocation is out of order.
+    untidy: set[str] = field(default_factory=set)
 
     def put_job(self, job: Job) -> None:
         before = self.jobs.get(job.id)
-        self._put_in(self.jobs, job)
+        self._put_in("jobs", self.jobs, job)
         running = self.running.get(job.id) if self.running else None
         if running is None:
             self._wait(job)
         elif self.orders.ends is not None and before and before.time_limit_seconds != job.time_limit_seconds:
             self.orders.ends.put(running, self.pending[running.jobs], self.jobs)
         if job.elastic is not None:
-            self._put_in(self.elastic, job)
+            self._put_in("elastic", self.elastic, job)
         elif self.elastic:
             self.elastic.pop(job.id, None)
 
-    def _put_in(self, known: dict[JobId, Job], job: Job) -> None:
+    def _put_in(self, name: str, known: dict[JobId, Job], job: Job) -> None:
         if job.id not in known and known and next(reversed(known)) > job.id:
-            self.is_untidy = True
+            self.untidy.add(name)
         known[job.id] = job
 
     def tidy_up(self) -> None:
         """Sort jobs and allocations by number, as in a new view: policies take equal ones in this order."""
-        if self.is_untidy:
-            self.jobs, self.waiting, self.elastic = (
-                dict(sorted(known.items())) for known in (self.jobs, self.waiting, self.elastic)
-            )
+        for name in self.untidy - {"running"}:
+            known = getattr(self, name)
+            setattr(self, name, {number: known[number] for number in sorted(known)})
+        if "running" in self.untidy:
             self.pending = dict(sorted(self.pending.items(), key=_allocation))
             self.running = {job: self.running[job] for jobs in self.pending for job in jobs}
-            self.is_untidy = False
+        self.untidy.clear()
 
     def drop_job(self, number: JobId) -> None:
         del self.jobs[number]
@@ -85,17 +85,16 @@ class _Part:
         self.elastic.pop(number, None)
 
     def _wait(self, job: Job) -> None:
-        self._put_in(self.waiting, job)
-        if self.orders.line is not None:
-            self.orders.line.put(job)
+        self._put_in("waiting", self.waiting, job)
+        self.orders.put(job)
 
     def _wait_no_more(self, number: JobId) -> None:
-        if self.waiting.pop(number, None) is not None and self.orders.line is not None:
-            self.orders.line.drop(number)
+        if self.waiting.pop(number, None) is not None:
+            self.orders.drop(number)
 
     def put(self, running: Running, holding: Holding) -> None:
         if self.pending and _allocation(next(reversed(self.pending.items()))) > running.allocation:
-            self.is_untidy = True
+            self.untidy.add("running")
         self.pending[running.jobs] = holding
         if self.orders.ends is not None:
             self.orders.ends.put(running, holding, self.jobs)

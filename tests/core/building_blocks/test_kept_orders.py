@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.building_blocks.kept_orders import Ends, WaitingLine
+from scheduler.core.building_blocks.kept_orders import FEW_CHANGE, Ends, RankedLine, WaitingLine
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, JobId, Running
@@ -44,6 +44,35 @@ def test_a_line_that_is_kept_is_the_line_of_those_who_wait(seed: int) -> None:
     expected = sorted(waiting.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
     assert kept.jobs == [job.id for job in expected]
     assert sorted(job for row in kept.by_kind.values() for job in row.between(0)) == sorted(waiting)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_ranked_line_that_is_kept_ranks_only_jobs_that_changed(seed: int) -> None:
+    dice, kept, waiting = random.Random(seed), RankedLine("terms"), dict[JobId, Job]()
+    ranked = 0
+
+    def rank(job: Job) -> tuple[int, float, JobId]:
+        nonlocal ranked
+        ranked += 1
+        return -job.gpus, job.submitted_at, job.id
+
+    for _ in range(60):
+        changed = set()
+        for _ in range(dice.choice((0, 1, 3, 30))):
+            number = JobId(dice.randrange(1, 100))
+            changed.add(number)
+            kept.note(number)
+            if dice.random() < 0.3:
+                waiting.pop(number, None)
+            else:
+                waiting[number] = make_job(
+                    number, dice.choice((1, 2, 8)), submitted_at=NOW + dice.randrange(5)
+                )
+        ranked, many = 0, not kept.ranked or len(changed) * FEW_CHANGE > len(waiting)
+        kept.renew(waiting, rank)
+        assert ranked == (len(waiting) if many else len(changed & waiting.keys()))
+        assert kept.jobs == sorted(waiting.values(), key=rank)
+        assert kept.ranks == {number: rank(job) for number, job in waiting.items()}
 
 
 def plain_ends(
