@@ -135,6 +135,12 @@ class Account:
         self._counted.discard(holding)
         self._held.remove(holding)
 
+    def uncount_all(self, holdings: Iterable[Holding]) -> None:
+        """Take back those of these that were counted."""
+        for holding in holdings:
+            if self.has_counted(holding):
+                self.uncount(holding)
+
     def count_ahead(self, holdings: Collection[Holding], pending: int) -> None:
         """Count some of the view's own holdings before anything is settled; `pending`: the number of all its
         own.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from scheduler.core.fitting.account import Account, HeldGpus
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import Fit, Holding, Part, together, together_on
+from scheduler.core.fitting.holding import Fit, Holding, Part, sum_of, together
 from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING, BySize, Pending
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Searching
@@ -192,26 +192,31 @@ class Capacity(Searching):
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
         """Stop many holdings at once; each node is updated only once."""
-        several: dict[tuple[str, int], dict[int, Part]] = {}
+        gone: list[Holding] = []
+        several: dict[tuple[str, int], dict[int, list[Part]]] = {}
         for holding in holdings:
             if holding in self.dropped or self._is_pinned(holding):
                 self.drop(holding)
                 continue
+            self.dropped.add(holding)
+            gone.append(holding)
+            stop = EVICTING if holding.evictable else len(self._layers[holding.model])
+            nodes = several.setdefault((holding.model, stop), {})
+            for part in holding.parts:
+                if part.node in nodes:
+                    nodes[part.node].append(part)
+                else:
+                    nodes[part.node] = [part]
             if holding.running is not None:
                 self.pending.pop(holding.running.jobs, None)
-            if self.account.has_counted(holding):
-                self._own_account().uncount(holding)
-            self.dropped.add(holding)
             self._end_readings(holding)
-            stop = EVICTING if holding.evictable else len(self._layers[holding.model])
-            parts = several.setdefault((holding.model, stop), {})
-            for part in holding.parts:
-                parts[part.node] = together_on(parts[part.node], part) if part.node in parts else part
-        for (model, stop), parts in several.items():
+        self._own_account().uncount_all(gone)
+        for (model, stop), nodes in several.items():
             usable = self.cluster.fleets[model].usable
+            added = [parts[0] if len(parts) == 1 else sum_of(node, parts) for node, parts in nodes.items()]
             for layer in self._own_layers(model, RELEASING, stop):
-                for node, part in parts.items():
-                    layer.add(part, usable[node])
+                for part in added:
+                    layer.add(part, usable[part.node])
 
     def give_back(self, holding: Holding) -> bool:
         """Restore one of the view's own dropped holdings if its place is still free; return whether it
