@@ -3,7 +3,7 @@
 from scheduler.jobspec.awaiting import CANCEL
 from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.kinds import AUTO
-from scheduler.jobspec.parsing import parse
+from scheduler.jobspec.parsing import parse, renamed
 from scheduler.jobspec.parts import ELASTIC_MODES, TOPOLOGY_LEVELS, WATCHED_THEN, SecretUse
 from scheduler.jobspec.spec import NOTIFIED, JobSpec
 from scheduler.jobspec.stored import in_order
@@ -24,4 +24,5 @@ __all__ = [
     "did_you_mean",
     "in_order",
     "parse",
+    "renamed",
 ]

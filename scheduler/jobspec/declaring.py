@@ -7,6 +7,7 @@ of `allot submit` and the fields of the dashboard's form (both read the JSON Sch
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from scheduler.jobspec.fields import Fields
@@ -106,7 +107,7 @@ class Object(Kind):
         if value is None:
             return None
         written: dict[str, Any] = {}
-        for place, group, members in self.places():
+        for place, group, members in self.places:
             if group is None:
                 if not members[0].is_sparse or getattr(value, members[0].attribute) != members[0].default:
                     written[place] = members[0].kind.write(getattr(value, members[0].attribute))
@@ -125,7 +126,7 @@ class Object(Kind):
         if not isinstance(value, Mapping):
             return value
         ordered = {}
-        for place, group, members in self.places():
+        for place, group, members in self.places:
             if place not in value:
                 continue
             inner = value[place]
@@ -137,6 +138,7 @@ class Object(Kind):
                 ordered[place] = inner
         return ordered
 
+    @cached_property
     def places(self) -> list[tuple[str, Group | None, list[FieldDeclaration]]]:
         """Return the names of the written form in their order, each with its field, or its group's fields."""
         found: dict[str, tuple[Group | None, list[FieldDeclaration]]] = {}
@@ -149,7 +151,7 @@ class Object(Kind):
         if self.title in definitions.schemas:
             return definitions.reference(self.title)
         properties, required = {}, []
-        for place, group, members in self.places():
+        for place, group, members in self.places:
             if group is None:
                 properties[place] = field_schema(members[0], definitions)
                 must = members[0].is_required

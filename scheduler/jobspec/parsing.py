@@ -1,6 +1,7 @@
 """From what a person wrote to a JobSpec: strict, and with every mistake reported at once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nodeagent.messages import INPUT_PORT
 from scheduler.core.model.snapshot import FIXED_WORLD
@@ -31,6 +32,18 @@ def parse(spec: object, *, where: str = "") -> JobSpec:
     if problems:
         raise Invalid(_summary(problems), problems[:PROBLEMS_REPORTED])
     return parsed
+
+
+def renamed(spec: JobSpec, written: Mapping[str, object], *, where: str = "") -> JobSpec:
+    """Return what `parse` returns of this writing; `spec` is that of one that differs only in its name."""
+    problems: list[FieldError] = []
+    name = _NAME.kind.read(Fields(written, where, problems), _NAME)
+    if problems:
+        raise Invalid(_summary(problems), problems)
+    return replace(spec, name=name)
+
+
+_NAME = next(one for one in JOB.declared if one.attribute == "name")
 
 
 def _check_together(fields: Fields, spec: JobSpec) -> None:

@@ -27,30 +27,44 @@ from tenants.selectors import Viewer, tenant_get
 
 #: The most rows of one answer.
 MOST_ROWS = 10_000
-#: What each grouping shows, by its name.
-_COLUMNS: Mapping[str, str] = {
-    "tenant": "t.name",
-    "user": "u.username",
-    "virtual_cluster": "v.name",
-    "gpu_model": "held.gpu_model",
-    "application": "held.application",
-    "day": "(held.start AT TIME ZONE 'UTC')::date",
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouping:
+    """What a grouping shows, the column of `own` that it needs, and the table that has the name of this."""
+
+    shown: str
+    own: str = ""
+    named_by: str = ""
+
+
+_BY: Mapping[str, _Grouping] = {
+    "tenant": _Grouping("t.name", "j.tenant_id", "tenants_tenant t ON t.id = held.tenant_id"),
+    "user": _Grouping("u.username", "j.submitted_by_id", "tenants_user u ON u.id = held.submitted_by_id"),
+    "virtual_cluster": _Grouping(
+        "v.name", "l.virtual_cluster_id", "tenants_virtualcluster v ON v.id = held.virtual_cluster_id"
+    ),
+    "gpu_model": _Grouping("held.gpu_model", "l.gpu_model"),
+    "application": _Grouping(
+        "held.application", "coalesce(nullif(j.shape ->> 'application', ''), j.name) AS application"
+    ),
+    "day": _Grouping("(held.cut_start AT TIME ZONE 'UTC')::date"),
 }
-GROUPINGS = tuple(_COLUMNS)
+GROUPINGS = tuple(_BY)
 #: Groupings for which the guarantee is known.
 _OF_A_GUARANTEE = frozenset({"virtual_cluster", "gpu_model", "day"})
 
+# It reads no column of a job that no grouping asks for: the index of tenants then has all that it needs.
 _USED = """
 WITH own AS (
     SELECT a.id, a.job_id, a.allocation_id, greatest(a.starting_at, %(since)s) AS start,
            least(l.released_at, a.ended_at, %(until)s) AS own_end,
-           j.tenant_id, j.submitted_by_id, l.virtual_cluster_id, l.gpu_model,
-           coalesce(nullif(j.shape ->> 'application', ''), j.name) AS application,
-           CASE WHEN l.guaranteed THEN l.opportunistic_gpus END AS beyond, l.replicas,
+           CASE WHEN l.guaranteed THEN l.opportunistic_gpus END AS beyond,
+           CASE WHEN l.guaranteed AND l.opportunistic_gpus > 0 THEN l.replicas END AS replicas,
            coalesce(m.price_per_hour, 1)::numeric AS price,
            CASE WHEN a.outcome IN ('failed', 'lost') THEN a.starting_at
                 WHEN a.lost_seconds > 0 THEN a.ended_at - make_interval(secs => a.lost_seconds)
-           END AS wasted_from
+           END AS wasted_from {own}
     FROM scheduler_attempt a
     JOIN scheduler_job j ON j.id = a.job_id
     JOIN scheduler_allocation l ON l.id = a.allocation_id
@@ -59,7 +73,12 @@ WITH own AS (
 ), shared AS (
     SELECT allocation_id FROM scheduler_attempt WHERE allocation_id IN (SELECT allocation_id FROM own)
     GROUP BY allocation_id HAVING count(*) > 1
-), cut AS MATERIALIZED (
+), had AS (
+    -- GPUs that left together, which are nearly always all of an allocation's, count as one.
+    SELECT allocation_id, released_at, sum(request) AS request
+    FROM scheduler_allocatedgpu WHERE allocation_id IN (SELECT allocation_id FROM own)
+    GROUP BY allocation_id, released_at
+), cut AS (
     -- By far the most have their GPUs alone, and nothing of others is looked up for them.
     SELECT own.*, piece.start AS cut_start, piece.until AS cut_end, 1 AS sharers
     FROM own, LATERAL ({pieces}) piece
@@ -80,34 +99,34 @@ WITH own AS (
     ) moment
     WHERE own_end > own.start AND allocation_id IN (SELECT allocation_id FROM shared)
 ), held AS (
-    SELECT cut.job_id, cut.tenant_id, cut.submitted_by_id, cut.virtual_cluster_id, cut.gpu_model,
-           cut.application, cut.cut_start AS start, cut.price,
-           g.request::numeric / 1000 / greatest(cut.sharers, 1)
-           * extract(epoch FROM slice.until - cut.cut_start)::numeric AS seconds,
-           g.request::numeric / 1000 / greatest(cut.sharers, 1)
-           * extract(epoch FROM slice.until
-                     - greatest(cut.cut_start, least(cut.wasted_from, slice.until)))::numeric AS wasted,
-           CASE WHEN cut.beyond IS NULL THEN false WHEN cut.beyond = 0 THEN true
-           ELSE (
-               SELECT place <= gpus - cut.beyond FROM (
-                   SELECT gpu::bigint AS id, count(*) OVER () AS gpus,
-                          row_number() OVER (ORDER BY replica.place, each.place) AS place
-                   FROM jsonb_array_elements(cut.replicas) WITH ORDINALITY AS replica (gpus, place),
-                        jsonb_array_elements(replica.gpus) WITH ORDINALITY AS each (gpu, place)
-               ) listed WHERE listed.id = g.gpu_id LIMIT 1
-           ) END AS is_guaranteed
-    FROM cut JOIN scheduler_allocatedgpu g USING (allocation_id),
-         LATERAL (SELECT least(g.released_at, cut.cut_end) AS until) slice
+    SELECT cut.*, had.request * share.of_one * slice.seconds AS seconds,
+           CASE WHEN cut.wasted_from < slice.until THEN
+               had.request * share.of_one
+               * extract(epoch FROM slice.until - greatest(cut.cut_start, cut.wasted_from))
+           END AS wasted,
+           CASE WHEN cut.beyond > 0 THEN share.of_one * slice.seconds * (
+               SELECT sum(one.request) FROM scheduler_allocatedgpu one JOIN (
+                   SELECT gpu, min(place) AS place, gpus FROM (
+                       SELECT gpu::bigint, count(*) OVER () AS gpus,
+                              row_number() OVER (ORDER BY replica.place, each.place) AS place
+                       FROM jsonb_array_elements(cut.replicas) WITH ORDINALITY AS replica (gpus, place),
+                            jsonb_array_elements(replica.gpus) WITH ORDINALITY AS each (gpu, place)
+                   ) listed GROUP BY gpu, gpus
+               ) listed ON listed.gpu = one.gpu_id AND listed.place <= listed.gpus - cut.beyond
+               WHERE one.allocation_id = cut.allocation_id
+                     AND one.released_at IS NOT DISTINCT FROM had.released_at
+           ) END AS within
+    FROM cut JOIN had USING (allocation_id),
+         LATERAL (SELECT 1::numeric / 1000 / greatest(cut.sharers, 1) AS of_one) share,
+         LATERAL (SELECT least(had.released_at, cut.cut_end) AS until) free,
+         LATERAL (SELECT free.until, extract(epoch FROM free.until - cut.cut_start) AS seconds) slice
     WHERE slice.until > cut.cut_start
 )
 SELECT {columns}, count(DISTINCT held.job_id), coalesce(sum(seconds), 0) / 3600,
-       coalesce(sum(seconds) FILTER (WHERE is_guaranteed), 0) / 3600,
+       (coalesce(sum(seconds) FILTER (WHERE beyond = 0), 0) + coalesce(sum(within), 0)) / 3600,
        coalesce(sum(price * seconds), 0) / 3600, coalesce(sum(wasted), 0) / 3600
-FROM held
-JOIN tenants_tenant t ON t.id = held.tenant_id
-JOIN tenants_user u ON u.id = held.submitted_by_id
-JOIN tenants_virtualcluster v ON v.id = held.virtual_cluster_id
-GROUP BY GROUPING SETS (({grouped}), ()) ORDER BY grouping({grouped}), {columns} LIMIT {most}
+FROM held {named}
+GROUP BY GROUPING SETS (({columns}), ()) ORDER BY grouping({columns}), {columns} LIMIT {most}
 """
 
 #: The pieces of an attempt's time: all of it, or those of each day (UTC).
@@ -164,12 +183,13 @@ def usage(viewer: Viewer, question: UsageQuestion) -> Usage:
     other users. Raises NotAllowed for what the viewer may not see, Invalid for more than `MOST_ROWS` rows.
     """
     conditions, values = _conditions(viewer, question)
-    columns = [_COLUMNS[name] for name in question.by]
+    by = [_BY[name] for name in question.by]
     statement = _USED.format(
         conditions=conditions,
         pieces=_BY_DAY if "day" in question.by else _WHOLE,
-        columns=", ".join(columns),
-        grouped=", ".join(columns),
+        own="".join(f", {one.own}" for one in by if one.own),
+        columns=", ".join(one.shown for one in by),
+        named=" ".join(f"JOIN {one.named_by}" for one in by if one.named_by),
         most=MOST_ROWS + 2,
     )
     with connection.cursor() as cursor:

@@ -1,11 +1,13 @@
 """Actions on a job: submit, cancel, hold, release."""
 
-import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
+from typing import Any
 
+import msgspec
 from django.db import connection, transaction
 
 from scheduler.core.model.lifecycle import (
@@ -71,7 +73,11 @@ def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewe
     virtual_clusters = {
         name: VirtualCluster(id=one.id, name=name) for name, one in facts.virtual_clusters.items()
     }
-    jobs = [_row(one, tenant, virtual_clusters[one.spec.virtual_cluster], viewer) for one in checked]
+    rows: dict[int, Job] = {}
+    for one in checked:
+        if one.like is None:
+            rows[id(one)] = _row(one, tenant, virtual_clusters[one.spec.virtual_cluster], viewer)
+    jobs = [rows[id(one)] if one.like is None else _like(rows[id(one.like)], one.spec) for one in checked]
     insert_jobs(jobs, actor=viewer.actor)
     _number_arrays(jobs, checked)
     dependencies_write(jobs, [one.spec for one in checked])
@@ -92,9 +98,17 @@ def _row(one: FeasibleJob, tenant: Tenant, virtual_cluster: VirtualCluster, view
     return job
 
 
+def _like(job: Job, spec: JobSpec) -> Job:
+    """Return another queued job, whose specification differs in its name at most."""
+    other = copy(job)
+    if spec.name != job.name:
+        other.name, other.spec = spec.name, job.spec | {"name": spec.name}
+    return other
+
+
 def new_row(spec: JobSpec, tenant: Tenant, virtual_cluster: VirtualCluster, user: User) -> Job:
     """Return a queued job, for `insert_jobs`."""
-    kept = replace(spec, hold=False)
+    kept = replace(spec, hold=False) if spec.hold else spec
     return Job(
         tenant=tenant,
         virtual_cluster=virtual_cluster,
@@ -225,15 +239,17 @@ _ENDED_WORDS = {
 
 
 # The ORM takes as long to write the SQL of a thousand inserts as PostgreSQL takes for all of the rest.
+# Rows that are alike are written, and parsed there, once.
 _INSERT = """
 WITH moment AS (
     SELECT clock_timestamp() AS now
 ), given AS (
-    SELECT * FROM ROWS FROM (
+    SELECT * FROM unnest(%s::int[]) WITH ORDINALITY AS each (alike, place)
+    JOIN ROWS FROM (
         jsonb_populate_recordset(NULL::scheduler_job, %s::jsonb), unnest(%s::float8[])
-    ) WITH ORDINALITY
+    ) WITH ORDINALITY ON ordinality = alike
 ), inserted AS (
-    INSERT INTO scheduler_job ({columns}) SELECT {values} FROM given, moment ORDER BY given.ordinality
+    INSERT INTO scheduler_job ({columns}) SELECT {values} FROM given, moment ORDER BY given.place
     RETURNING id, tenant_id, submitted_at, eligible_at
 ), told AS (
     INSERT INTO scheduler_event (
@@ -268,15 +284,22 @@ def _statement() -> tuple[tuple[tuple[str, str], ...], str]:
 def insert_jobs(jobs: Sequence[Job], *, actor: str) -> None:
     """Insert queued jobs in their order, with every column as it is; fills in `id` and the instants."""
     columns, statement = _statement()
-    begins = [job.specification.begin for job in jobs]
-    rows = [
-        {column: getattr(job, name) for name, column in columns}
-        | {"eligible_at": begin if isinstance(begin, datetime) else None}
-        for job, begin in zip(jobs, begins, strict=True)
-    ]
-    seconds = [None if isinstance(begin, datetime) else begin for begin in begins]
+    # Copies of a row have its very values, all of which live as long as it: their identities tell.
+    different: dict[tuple[int, ...], int] = {}
+    rows: list[dict[str, Any]] = []
+    seconds: list[float | None] = []
+    alike = []
+    for job in jobs:
+        values = [getattr(job, name) for name, _ in columns]
+        place = different.setdefault(tuple(map(id, values)), len(rows) + 1)
+        alike.append(place)
+        if place > len(rows):
+            begin = job.specification.begin if "begin" in job.spec else None
+            row = dict(zip([column for _, column in columns], values, strict=True))
+            rows.append(row | {"eligible_at": begin if isinstance(begin, datetime) else None})
+            seconds.append(None if isinstance(begin, datetime) else begin)
     with connection.cursor() as cursor:
-        cursor.execute(statement, [json.dumps(rows, default=datetime.isoformat), seconds, actor])
+        cursor.execute(statement, [alike, msgspec.json.encode(rows).decode(), seconds, actor])
         for job, instants in zip(jobs, cursor.fetchall(), strict=True):
             job.id, job.submitted_at, job.eligible_at = instants
             job._state.adding = False

@@ -18,7 +18,7 @@ from scheduler.jobs.archives.services import archive_stored
 from scheduler.jobs.services.dependencies import AwaitedStates
 from scheduler.jobs.services.feasibility import Judge
 from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
-from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
+from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse, renamed
 from scheduler.jobspec.arrays import JobArray
 from scheduler.jobspec.code import SHA256
 from scheduler.jobspec.input_workers import input_worker_of
@@ -65,6 +65,8 @@ class FeasibleJob:
     awaits: tuple[Awaited, ...] = ()
     #: What its working folders begin with.
     archive: Archive | None = None
+    #: The job, checked before it, from which it differs in its name at most.
+    like: "FeasibleJob | None" = None
 
     def core_job(self) -> CoreJob:
         job = self.spec.core_job(tenant=self.tenant)
@@ -125,12 +127,14 @@ class Submission:
         """Return the checked specification; raise Invalid or QuotaExceeded with every wrong field."""
         spec = parse(raw, where=where)
         virtual_cluster = self._virtual_cluster(spec, where)
-        spec = replace(spec, virtual_cluster=virtual_cluster.name)
+        if spec.virtual_cluster != virtual_cluster.name:
+            spec = replace(spec, virtual_cluster=virtual_cluster.name)
         self._check_models(spec, where)
         self._check_throughput(spec, where)
         self._check_nodes(spec, where)
         self._check_reservation(spec, virtual_cluster, where)
-        spec = replace(spec, secrets=self._secrets(spec, where))
+        if spec.secrets:
+            spec = replace(spec, secrets=self._secrets(spec, where))
         awaits = self._awaited.require_possible(spec.after, _join(where, "after")) if spec.after else ()
         checked = FeasibleJob(
             spec=spec,
@@ -147,13 +151,17 @@ class Submission:
         return checked
 
     def check_all(self, raws: Sequence[object], *, where: str) -> list[FeasibleJob]:
-        """Check many; the errors of all of them are raised together, each kind once and counted."""
+        """Check many; the errors of all of them are raised together, each kind once and counted.
+
+        Jobs that differ in their names at most are checked once.
+        """
         checked: list[FeasibleJob] = []
+        firsts: dict[str, FeasibleJob] = {}
         refusals: list[ApplicationError] = []
         kinds: dict[tuple[str, str, str], tuple[FieldError, int]] = {}
         for number, raw in enumerate(raws):
             try:
-                checked.append(self.check(raw, where=f"{where}.{number}"))
+                checked.append(self._check_once(raw, firsts, where=f"{where}.{number}"))
             except ApplicationError as error:
                 refusals.append(error)
                 for one in error.fields:
@@ -168,6 +176,19 @@ class Submission:
         if len(kinds) > len(shown):
             message += f" Of {len(kinds):,} different problems the first {len(shown)} are shown."
         raise (QuotaExceeded if only_quota else Invalid)(f"{message} {refusals[0].message}", shown)
+
+    def _check_once(self, raw: object, firsts: dict[str, FeasibleJob], *, where: str) -> FeasibleJob:
+        """As `check`; `firsts` are those found possible so far, by all that was written but their names."""
+        if not isinstance(raw, dict) or "array" in raw:
+            # Each array has a number of its own, also beside one that is equal to it.
+            return self.check(raw, where=where)
+        written = repr({name: value for name, value in raw.items() if name != "name"})
+        first = firsts.get(written)
+        if first is None:
+            first = firsts[written] = self.check(raw, where=where)
+            return first
+        spec = first.spec if raw.get("name") == first.spec.name else renamed(first.spec, raw, where=where)
+        return replace(first, spec=spec, like=first)
 
     def _virtual_cluster(self, spec: JobSpec, where: str) -> VirtualClusterFacts:
         names = list(self.facts.virtual_clusters)

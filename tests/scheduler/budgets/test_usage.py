@@ -9,6 +9,8 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from scheduler.core.model.gpu_parts import GpuPart
@@ -164,6 +166,35 @@ def test_what_was_delivered_on_guaranteed_gpus_stands_beside_what_was_guaranteed
     by_day = usage(viewer_of(ann), asked("virtual_cluster", "day")).rows
     assert [row.entitled_gpu_hours for row in by_day] == [4 * 12, 4 * 24, 4 * 12]
     assert usage(viewer_of(ann), asked("virtual_cluster", "tenant")).rows[0].entitled_gpu_hours is None
+
+
+def test_gpus_beyond_the_guarantee_are_the_last_ones_whichever_leave_first() -> None:
+    red = make_tenant("red")
+    attempt = ran(red, make_member(red, "ann"), at=NOON, hours=6, gpus=4, opportunistic=1)
+    first, *_, last = [gpu for replica in attempt.allocation.replicas for gpu in replica]
+
+    def figures() -> tuple[Decimal, Decimal]:
+        total = usage(viewer_of(make_user(operator=True)), asked()).total
+        return total.gpu_hours, total.guaranteed_gpu_hours
+
+    held = AllocatedGpu.objects.filter(allocation=attempt.allocation)
+    held.filter(gpu=last).update(released_at=NOON + 2 * HOUR)
+    assert figures() == (3 * 6 + 2, 3 * 6)
+    held.filter(gpu=first).update(released_at=NOON + HOUR)
+    assert figures() == (2 * 6 + 2 + 1, 2 * 6 + 1)
+    # Some that came and went together are of either kind.
+    held.filter(gpu=last).update(released_at=NOON + HOUR)
+    assert figures() == (2 * 6 + 2 * 1, 2 * 6 + 1)
+
+
+def test_it_costs_one_statement_however_much_there_was() -> None:
+    a_busy_day()
+    operator = viewer_of(make_user(operator=True))
+    for by in GROUPINGS:
+        with CaptureQueriesContext(connection) as captured:
+            usage(operator, asked(by))
+        # What is guaranteed is asked beside it.
+        assert len(captured) == (2 if by == "virtual_cluster" else 1)
 
 
 def test_what_failed_and_what_was_thrown_away_is_wasted() -> None:

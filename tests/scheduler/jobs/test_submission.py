@@ -1,5 +1,6 @@
 """The statements behind a submit: few, and right about order and limits."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.round.decide import decide
+from scheduler.jobs.representations import new_job
 from scheduler.jobs.services.control import insert_jobs, job_submit, jobs_submit_bulk
+from scheduler.jobspec import JobSpec, in_order, parse
 from scheduler.models import Event, Job, Node
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.errors import Invalid, QuotaExceeded
@@ -58,6 +61,86 @@ def test_a_submit_costs_few_statements_and_a_thousand_cost_no_more(
 
     # The queue is not counted again: savepoint, facts, insert, release.
     assert statements(2) == statements(500) <= 4
+
+
+def test_each_job_of_a_bulk_is_as_if_it_were_submitted_alone(member: Viewer) -> None:
+    begins = "2031-12-01T18:00:00+01:00"
+    specs = [
+        spec(),
+        spec(name="other", labels={"team": "vision"}),
+        spec(),
+        spec(name="third"),
+        spec(name="other", labels={"team": "vision"}),
+        spec(name="held", hold=True),
+        spec(name="held-too", hold=True),
+        spec(name="late", begin=begins),
+        spec(name="later", begin=begins),
+        spec(name="soon", begin="2h"),
+        spec(name="as-soon", begin="2h"),
+        # JSON tells these apart, and so do the labels.
+        spec(labels={"one": "1"}),
+        spec(labels={"one": "true"}),
+        spec(gpus=2),
+    ]
+    together = jobs_submit_bulk(viewer=member, tenant=None, specs=specs)
+    alone = [job_submit(viewer=member, tenant=None, spec=one) for one in specs]
+
+    def columns(jobs: list[Job]) -> list[dict[str, Any]]:
+        rows = Job.objects.filter(id__in=[job.id for job in jobs]).order_by("id").values()
+        for row in rows:
+            del row["id"]
+            submitted_at, eligible_at = row.pop("submitted_at"), row.pop("eligible_at")
+            # A duration is counted from the submission.
+            row["begins"] = (
+                eligible_at if "late" in row["name"] else eligible_at and eligible_at - submitted_at
+            )
+        return list(rows)
+
+    assert columns(together) == columns(alone)
+    # What is answered and sent to pages comes from these, not from the rows.
+    stored = Job.objects.filter(id__in=[job.id for job in together]).order_by("id")
+    for new, row in zip(together, stored, strict=True):
+        assert {**new_job(new), "spec": None} == {**new_job(row), "spec": None}
+        assert list(new.spec.items()) == list(in_order(row.spec).items())
+
+
+def test_jobs_that_differ_in_their_names_are_checked_once_and_equal_ones_written_once(
+    member: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+
+    def counted(raw: object, *, where: str = "") -> JobSpec:
+        parsed.append(where)
+        return parse(raw, where=where)
+
+    monkeypatch.setattr("scheduler.jobs.services.submission.parse", counted)
+    named = [spec(name=f"train-{number}", command=["once"]) for number in range(20)]
+    with CaptureQueriesContext(connection) as captured:
+        jobs_submit_bulk(viewer=member, tenant=None, specs=[spec(command=["twice"])] * 300 + named)
+    assert parsed == ["jobs.0", "jobs.300"]
+    (insert,) = [one["sql"] for one in captured if "INSERT INTO scheduler_job " in one["sql"]]
+    assert (insert.count("twice"), insert.count("once")) == (1, 20)
+
+
+@pytest.mark.parametrize("name", [None, "", "a b", 7, ["train"], "x" * 64])
+def test_a_wrong_name_is_refused_also_where_all_else_is_as_in_another_job(
+    member: Viewer, name: object
+) -> None:
+    def fields(specs: list[object]) -> list[object]:
+        with pytest.raises(Invalid) as refused:
+            jobs_submit_bulk(viewer=member, tenant=None, specs=specs)
+        return [replace(one, field=one.field.removeprefix(f"jobs.{len(specs) - 1}.")) for one in
+                refused.value.fields]  # fmt: skip
+
+    assert fields([spec(), spec(name=name)]) == fields([spec(name=name)]) != []
+    unnamed = {key: value for key, value in spec().items() if key != "name"}
+    assert fields([spec(), unnamed]) == fields([unnamed]) != []
+    assert not Job.objects.exists()
+
+
+def test_equal_arrays_of_a_bulk_have_numbers_of_their_own(member: Viewer) -> None:
+    jobs = jobs_submit_bulk(viewer=member, tenant=None, specs=[spec(array={"indices": "0-2"})] * 2)
+    assert [job.array_id for job in jobs] == [jobs[0].id] * 3 + [jobs[3].id] * 3
 
 
 def test_every_column_of_a_job_is_inserted(member: Viewer, settings: Any, tmp_path: Path) -> None:
