@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
 
-#: So many of the calls that a transaction has asked for are compared: those for one of its jobs are near.
+#: How many of a transaction's latest calls are compared: those for one of its jobs are near.
 _COMPARED = 12
 
 
