@@ -6,13 +6,18 @@ the request was answered with an error although its effect was there, and the ca
 
 import logging
 from collections.abc import Callable
-from typing import ParamSpec
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVarTuple
 
-from django.db import transaction
+from django.db import connection, transaction
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+#: How many of a transaction's latest calls are compared: those for one of its jobs are near.
+_COMPARED = 12
 
 
 def after_commit(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -21,11 +26,36 @@ def after_commit(function: Callable[P, object], *args: P.args, **kwargs: P.kwarg
     A call that fails, because Redis is away, is not repeated. A later round, a sweep or a page that connects
     again makes up for it.
     """
+    transaction.on_commit(lambda: _logged(function, *args, **kwargs))  # noqa: TID251
 
-    def call() -> None:
-        try:
-            function(*args, **kwargs)
-        except Exception:
-            log.exception("%s failed after a commit", getattr(function, "__qualname__", repr(function)))
 
+def _logged(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    try:
+        function(*args, **kwargs)
+    except Exception:
+        log.exception("%s failed after a commit", getattr(function, "__qualname__", repr(function)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """A call that is equal to another one that does the same."""
+
+    function: Callable[..., object]
+    args: tuple[object, ...]
+
+    def __call__(self) -> None:
+        _logged(self.function, *self.args)
+
+
+def once_after_commit(function: Callable[[*Ts], object], *args: *Ts) -> None:
+    """As `after_commit`, where one call does for all those with the same arguments.
+
+    A job that starts and ends by one report is published once, and asks for one round. In a transaction of
+    very many calls some are made twice.
+    """
+    call, held = _Once(function, args), set(connection.savepoint_ids)
+    for savepoints, other, *_ in connection.run_on_commit[-_COMPARED:]:
+        # Not one of a savepoint that is over: what takes that back would take ours back too.
+        if other == call and savepoints <= held:
+            return
     transaction.on_commit(call)  # noqa: TID251

@@ -68,6 +68,9 @@ DATABASE_CONNECTIONS = REQUEST_THREADS + AGENT_THREADS + CONFIG.heavy_requests +
 def _database(url: str) -> dict[str, Any]:
     database = server_urls.database(url)
     pool = {"min_size": 0, "max_size": DATABASE_CONNECTIONS, "timeout": 10, "max_idle": 60}
+    # While one attempt to connect waits for longer and longer, the pool makes no other: a database that was
+    # away for long would be found again late.
+    pool["reconnect_timeout"] = 5
     return database | {"CONN_HEALTH_CHECKS": True, "OPTIONS": database["OPTIONS"] | {"pool": pool}}
 
 

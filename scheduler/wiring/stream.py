@@ -5,12 +5,11 @@ is harmless. Nothing here fails what was committed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from functools import partial
 from typing import Any, TypeVar
 
 from channels.layers import get_channel_layer
 
-from tenants.after_commit import after_commit
+from tenants.after_commit import after_commit, once_after_commit
 
 T = TypeVar("T", bound=Sized)
 
@@ -51,7 +50,8 @@ def to_pages(send: Callable[[T], None], items: T) -> None:
 
     A page that opens later asks for what it shows after it was greeted, and so after this commit.
     """
-    on_commit(partial(_send_if_open, send), items)
+    if items:
+        once_after_commit(_send_if_open, send, items)
 
 
 def _send_if_open(send: Callable[[T], None], items: T) -> None:

@@ -10,7 +10,7 @@ import redis
 from celery import current_app
 from django.conf import settings
 
-from tenants.after_commit import after_commit
+from tenants.after_commit import once_after_commit
 
 #: The instant at which a round is to start because a plan waits for it.
 _DUE = "allot:round-due"
@@ -91,7 +91,7 @@ request_account = ACCOUNT.request
 
 def request_round_on_commit() -> None:
     """Once this transaction is committed, let a round start at once unless one is already asked for."""
-    after_commit(request_round)
+    once_after_commit(request_round)
 
 
 def request_round_at(instant: float, *, now: float, took_seconds: float) -> None:

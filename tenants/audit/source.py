@@ -13,15 +13,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from django.apps import apps
 from django.db import connection
+
+from tenants.audit.tables import NOT_AUDITED
 
 #: Statements that may change something.
 _WRITES = re.compile(
     r"\s*(?:INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|WITH\b.*?\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM))\b",
     re.IGNORECASE | re.DOTALL,
 )
+#: The table to which a statement adds rows, or of which it changes some, and no other.
+_TABLE = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE)\s+\"?(\w+)", re.IGNORECASE)
 _MOST_CHARACTERS = 200
 
 
@@ -76,7 +82,7 @@ def _with_source(
     execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
     by = _CURRENT.get()
-    if many or by is None or isinstance(params, dict) or not _WRITES.match(sql):
+    if many or by is None or isinstance(params, dict) or not _WRITES.match(sql) or _is_unwatched(sql):
         return execute(sql, params, many, context)
     by.is_set = True
     if params is None:
@@ -84,3 +90,14 @@ def _with_source(
     execute(f"SELECT set_config('allot.source', %s, true);\n{sql}", (by.text(), *params), many, context)
     # The first result is that of the setting; the caller waits for that of its own statement.
     context["cursor"].nextset()
+
+
+def _is_unwatched(sql: str) -> bool:
+    """Whether no trigger of the log looks at the statement. Most that agents cause are such."""
+    table = _TABLE.match(sql)
+    return table is not None and table[1] in _unwatched_tables()
+
+
+@cache
+def _unwatched_tables() -> frozenset[str]:
+    return frozenset(apps.get_model(label)._meta.db_table for label in NOT_AUDITED)

@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from controlplane.channel_layer import ChannelLayer
 from scheduler.models import Job
 from scheduler.wiring import wakeups
-from tenants.after_commit import after_commit
+from tenants.after_commit import after_commit, once_after_commit
 from tenants.models import Token
 from tests.api.caller import caller, make_token
 from tests.scheduler.builders import make_member, make_node, make_tenant, make_user, make_vc
@@ -95,3 +95,20 @@ def test_what_is_rolled_back_is_followed_by_nothing():
         after_commit(called.append, "never")
         transaction.set_rollback(True)
     assert called == []
+
+
+def test_equal_calls_after_a_commit_are_one_that_no_savepoint_takes_back():
+    called = []
+    with transaction.atomic():
+        once_after_commit(called.append, [1])
+        with transaction.atomic():
+            once_after_commit(called.append, [1])
+            once_after_commit(called.append, [2])
+        once_after_commit(called.append, [3])
+        with transaction.atomic():
+            once_after_commit(called.append, [4])
+            once_after_commit(called.append, [1])
+            transaction.set_rollback(True)
+        once_after_commit(called.append, [4])
+    once_after_commit(called.append, [4])
+    assert called == [[1], [2], [3], [4], [4]]

@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, models, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from scheduler.models import Gpu, Node, QueueOrder
 from tenants.audit.entries import REFUSALS_TOLD, forget_recent
 from tenants.audit.sentences import sentence
 from tenants.audit.source import Source, acting
@@ -385,3 +387,18 @@ def test_a_refused_request_to_no_route_is_named_by_its_path() -> None:
         -1
     ] == "GET api/v1/tenants/<str:name>"
     assert not AuditEntry.objects.filter(request__contains="^").exists()
+
+
+@pytest.mark.django_db
+def test_only_what_the_log_looks_at_is_told_who_writes():
+    """A job's end is some ten statements, most of them on tables of which nothing is recorded."""
+    make_node(gpus=1)
+    with acting(Source(kind="node", actor="node n1")), CaptureQueriesContext(connection) as captured:
+        QueueOrder.objects.create(view="v", jobs=[], round_number=1)
+        QueueOrder.objects.update(round_number=2)
+        Gpu.objects.update(healthy=False)
+        Node.objects.update(rack="elsewhere")
+        QueueOrder.objects.all().delete()
+    told = [query["sql"] for query in captured.captured_queries if "allot.source" in query["sql"]]
+    assert len(told) == 2
+    assert '"scheduler_node"' in told[0]

@@ -1,4 +1,7 @@
-"""A Celery worker that ends takes its pool along, and the process in which policies compute."""
+"""A Celery worker that ends takes its pool along, and the process in which policies compute.
+
+While it works, its tasks share a connection to the database.
+"""
 
 import os
 import signal
@@ -11,6 +14,7 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS, until
 from tests.processes import children_of, user_seconds_of
+from tests.up.asking_worker import ask
 from tests.up.busy_worker import never_end
 from tests.up.computing_worker import compute
 from tests.up.test_supervisor import is_alive
@@ -76,3 +80,37 @@ def test_the_process_that_computes_ends_with_its_worker(
         worker.kill()
         worker.wait()
     until(lambda: not is_alive(pool) and not is_alive(child), said.read_text)
+
+
+@pytest.mark.usefixtures("_postgres_server")
+def test_tasks_use_one_connection_until_it_breaks(redis_url: str, tmp_path: Path) -> None:
+    """Signing in to the database again for each task would cost more than most tasks do."""
+    said, told = tmp_path / "output", tmp_path / "told"
+    command = [sys.executable, "-m", "celery", "-A", "tests.up.asking_worker", "worker"]
+    command += ["--concurrency", "1", "--queues", "asking", "--without-gossip", "--without-mingle"]
+    with said.open("wb") as output:
+        worker = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)])},
+            stdout=output,
+            stderr=output,
+        )
+
+    def answers() -> list[str]:
+        return told.read_text().splitlines() if told.exists() else []
+
+    try:
+        for ends in (False, False, True, False, False):
+            ask.apply_async((str(told),), {"ends": ends}, queue="asking")
+        until(
+            lambda: len(answers()) == 5 or worker.poll() is not None,
+            said.read_text,
+            seconds=3 * PATIENCE_SECONDS,
+        )
+    finally:
+        worker.kill()
+        worker.wait()
+    first, second, third, fourth, fifth = answers()
+    assert first == second == third
+    assert third not in (fourth, fifth)

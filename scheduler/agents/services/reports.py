@@ -35,7 +35,7 @@ from scheduler.jobs.attempts.services.input_pools import Trainers, demand_note, 
 from scheduler.jobs.attempts.services.preemption_cost import settle_lost_work
 from scheduler.jobs.attempts.services.profiling import profile_note
 from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, training_note
-from scheduler.jobs.attempts.services.steps import lock_jobs
+from scheduler.jobs.attempts.services.steps import hold_jobs
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import TaskSpec
 from scheduler.jobspec.code import SHA256
@@ -225,7 +225,7 @@ def _news(node: Node, reports: Sequence[PartReport]) -> list[tuple[int, PartRepo
 @transaction.atomic
 def _part_apply(node: Node, job_id: int, report: PartReport, *, at: datetime) -> None:
     """Apply one part's report; one of an attempt that has ended changes nothing."""
-    lock_jobs([job_id])
+    hold_jobs([job_id])
     part = (
         AttemptPart.objects.filter(attempt_id=report.attempt, node=node)
         .select_related("attempt__job__tenant", "attempt__allocation", "node")
@@ -252,11 +252,10 @@ def _part_apply(node: Node, job_id: int, report: PartReport, *, at: datetime) ->
 
 
 def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) -> None:
-    if report.started_at is not None:
-        # It may have run and ended between two reports: its start must not be missed.
-        attempts.part_running(part, at=at)
     attempts.part_exited(
         part,
+        # It may have run and ended between two reports: its start must not be missed.
+        has_run=report.started_at is not None,
         # A part that was stopped before it started has none.
         exit_code=_NEVER_STARTED if report.exit_code is None else report.exit_code,
         category=report.category,

@@ -30,6 +30,7 @@ from scheduler.models.attempts import StopCause
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.telemetry.logs.services.reading import next_chunks
 from scheduler.telemetry.logs.services.storing import logs_append
+from scheduler.wiring import stream, wakeups
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -122,9 +123,30 @@ def locks_of(node: Node, *parts: PartReport) -> int:
     with CaptureQueriesContext(connection) as captured:
         report(node, *parts)
     return sum(
-        'FROM "scheduler_job"' in query["sql"] and "FOR NO KEY UPDATE" in query["sql"]
+        "FROM scheduler_job " in query["sql"] and "FOR NO KEY UPDATE" in query["sql"]
         for query in captured.captured_queries
     )
+
+
+def test_a_short_job_is_told_of_once_and_costs_few_statements(
+    django_capture_on_commit_callbacks, monkeypatch
+):
+    """It ran and ended between two reports: its row, its GPU and its part are each written for that."""
+    rounds, published = [], []
+    monkeypatch.setattr(wakeups, "request_round", lambda: rounds.append(None))
+    monkeypatch.setattr(stream, "_send_if_open", lambda send, items: published.append((send, items)))
+    (node,), attempt = gang(replicas=1)
+    with CaptureQueriesContext(connection) as captured, django_capture_on_commit_callbacks(execute=True):
+        report(node, exited(attempt))
+    steps = Event.objects.filter(job_id=attempt.job_id).order_by("id").values_list("kind", flat=True)
+    assert list(steps) == ["attempt.running", "job.started", "attempt.ended", "job.succeeded"]
+    part = attempt.parts.get()
+    assert (part.state, part.exit_code) == ("exited", 0)
+    assert len(rounds) == 1
+    assert sorted(items for _, items in published) == sorted([[attempt.job_id], [node.id]])
+    written = [query["sql"] for query in captured.captured_queries if "UPDATE " in query["sql"]]
+    assert sum("scheduler_attemptpart" in sql for sql in written) == 1
+    assert len(captured) <= 24
 
 
 def test_the_last_exit_ends_the_job_and_frees_its_gpus():

@@ -25,6 +25,12 @@ FROM (
     SELECT * FROM scheduler_allocatedgpu WHERE phase = 'planned' AND gpu_id = ANY(%(gpus)s)
 ) a JOIN scheduler_gpu g ON g.id = a.gpu_id ORDER BY a.allocation_id
 """
+_RELEASE = """
+UPDATE scheduler_allocatedgpu held SET phase = 'released', released_at = %s FROM scheduler_gpu gpu
+WHERE held.allocation_id = %s AND held.phase <> 'released' AND gpu.id = held.gpu_id
+      AND gpu.node_id = coalesce(%s, gpu.node_id)
+RETURNING held.gpu_id, gpu.node_id
+"""
 _LOCK_GPUS = """
 SELECT id FROM scheduler_gpu WHERE id IN (
     SELECT gpu_id FROM scheduler_allocatedgpu
@@ -45,16 +51,14 @@ def release(allocation: Allocation, *, at: datetime, node_id: int | None = None)
 
     Returns the GPUs that came free.
     """
-    held = AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED)
     if node_id is not None:
         in_use = AttemptPart.objects.filter(attempt__allocation=allocation, node_id=node_id)
         if in_use.exclude(state=PartState.EXITED).exists():
             return []
-        held = held.filter(gpu__node_id=node_id)
-    node_of = dict(held.values_list("gpu_id", "gpu__node_id"))
-    gpus = list(node_of)
-    if gpus:
-        held.update(phase=HoldPhase.RELEASED, released_at=at)
+    with connection.cursor() as cursor:
+        cursor.execute(_RELEASE, [at, allocation.id, node_id])
+        node_of = dict(cursor.fetchall())
+    gpus = sorted(node_of)
     # Replicas without GPUs keep their CPUs and memory until the whole allocation ends.
     may_be_over = bool(gpus) if allocation.nodes is None else node_id is None
     left = AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED)

@@ -78,10 +78,12 @@ def part_exited(
     actor: str,
     last_lines: str = "",
     signal: str = "",
+    has_run: bool = False,
 ) -> None:
     """End a node's part; the attempt ends with its last part, or is stopped when it cannot go on.
 
-    `last_lines`: the end of the output of the replica that failed.
+    `last_lines`: the end of the output of the replica that failed; `has_run`: whether it ran, which may not
+    have been reported before.
     """
     columns = {
         "exit_code": exit_code,
@@ -92,6 +94,8 @@ def part_exited(
     writer = _Writer(
         part.attempt, at=at, actor=actor, why=message, part=part, columns=columns, last_lines=last_lines
     )
+    if has_run:
+        writer.take(machine.PartRunning(node=part.node_id), writes_part=False)
     writer.take(machine.PartExited(node=part.node_id, exit_code=exit_code, category=category))
 
 
@@ -119,11 +123,15 @@ class _Writer:
         self._part, self._columns, self._last_lines = part, columns or {}, last_lines
         self.state = state_of(attempt)
 
-    def take(self, event: machine.Event) -> None:
-        """Apply the event. Raises InvalidTransition when it is impossible."""
+    def take(self, event: machine.Event, *, writes_part: bool = True) -> None:
+        """Apply the event. Raises InvalidTransition when it is impossible.
+
+        Without `writes_part` the row of the part is left to the next event of this transaction.
+        """
         self.state, effects = machine.step(self.state, event)
         for effect in effects:
-            self._carry_out(effect)
+            if writes_part or not isinstance(effect, machine.NotePart):
+                self._carry_out(effect)
 
     def _carry_out(self, effect: machine.Effect) -> None:
         attempt = self._attempt
