@@ -132,20 +132,13 @@ def start_all(
     waiting: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
 ) -> Outcome | None:
     """Start all of these beside everything that runs; None where one of them does not fit."""
-    if not may_start_all(view, waiting):
-        return None
-    calm = start_in_order(waiting, view, locality_of=locality_of)
-    return None if calm.queue else calm
-
-
-def may_start_all(view: View, waiting: Iterable[Job]) -> bool:
-    """Whether counting leaves enough GPUs for all of these beside everything that runs."""
     left = _undisturbed(view.capacity)
     for job in waiting:
         left -= least_gpus(job)
         if left < 0:
-            return False
-    return True
+            return None
+    calm = start_in_order(waiting, view, locality_of=locality_of)
+    return None if calm.queue else calm
 
 
 def serve_in_order(
@@ -161,10 +154,9 @@ def serve_in_order(
         ranked = sorted([(rank(job), job) for job in view.waiting.values()])
     else:
         ranked = view.ranked(rank, terms).ranked
-    if may_start_all(view, view.waiting.values()):
-        calm = start_all([job for _, job in ranked], view, locality_of=locality_of)
-        if calm is not None:
-            return calm
+    calm = start_all([job for _, job in ranked], view, locality_of=locality_of)
+    if calm is not None:
+        return calm
     ranked = ranked + [(rank(view.jobs[job]), view.jobs[job]) for job in view.running]
     ranked.sort()
     return serve_ranked([job for _, job in ranked], view, locality_of=locality_of)

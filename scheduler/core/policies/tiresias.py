@@ -40,13 +40,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from scheduler.core.building_blocks.kept_orders import RankedLine
-from scheduler.core.building_blocks.ordering import (
-    Outcome,
-    may_start_all,
-    serve_in_order,
-    serve_ranked,
-    start_all,
-)
+from scheduler.core.building_blocks.ordering import Outcome, serve_in_order, serve_ranked, start_all
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.consolidation import Consolidation
@@ -119,7 +113,7 @@ class Tiresias:
         if not self.learns and len(view.running) == len(view.jobs):
             return Decision(grants=(), memory=memory, keep_running=True)
         queues = _Queues(self, view, memory)
-        if self._settles and may_start_all(view, view.waiting.values()):
+        if self._settles:
             newcomers = queues.newcomers()
             calm = None if newcomers is None else start_all(newcomers, view, locality_of=self.locality(view))
             if calm is not None:
@@ -200,13 +194,13 @@ class _Queues:
         return serve_ranked(order, view, locality_of=locality_of) if calm is None else calm
 
     def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:
-        return *self._place_of_queue(job), self._turn(job), job.submitted_at, job.id
+        return *self._rank_of_queue(job), self._turn(job), job.submitted_at, job.id
 
     def _rank_of_newcomer(self, job: Job) -> tuple[int, int, float, float, JobId]:
         """Return the rank of a waiting job that is in no line."""
-        return *self._place_of_queue(job), job.submitted_at, job.id
+        return *self._rank_of_queue(job), job.submitted_at, job.id
 
-    def _place_of_queue(self, job: Job) -> tuple[int, int, float]:
+    def _rank_of_queue(self, job: Job) -> tuple[int, int, float]:
         _, queue = self._stands(job)
         index = 0.0
         if self._gittins is not None and queue < len(self._policy.thresholds):
@@ -216,7 +210,7 @@ class _Queues:
         return -job.priority, queue, -index
 
     def _settled(self) -> RankedLine:
-        """Return the waiting jobs by queue and submission; it counts only where waiting jobs settle."""
+        """Return the waiting jobs by queue, then submission, for a policy under which they settle."""
         return self._view.ranked(self._rank_of_newcomer, self._policy)
 
     def newcomers(self) -> list[Job] | None:

@@ -48,7 +48,7 @@ class _Part:
     held: HeldGpus = field(default_factory=HeldGpus)
     #: The orders of waiting jobs and of jobs with GPUs, which policies read in every round.
     orders: KeptOrders = field(default_factory=KeptOrders)
-    #: The facts, by what a view calls them, in which a job or allocation is out of order.
+    #: The fields in which a job or an allocation is out of order; `running` stands for `pending` too.
     untidy: set[str] = field(default_factory=set)
 
     def put_job(self, job: Job) -> None:
