@@ -82,12 +82,16 @@ def _with_source(
     execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
     by = _CURRENT.get()
-    if many or by is None or isinstance(params, dict) or not _WRITES.match(sql) or _is_unwatched(sql):
+    if many or by is None or not _WRITES.match(sql) or _is_unwatched(sql):
         return execute(sql, params, many, context)
     by.is_set = True
+    place = "%s"
+    with_source: Any = (by.text(), *(params or ()))
     if params is None:
-        sql, params = sql.replace("%", "%%"), ()
-    execute(f"SELECT set_config('allot.source', %s, true);\n{sql}", (by.text(), *params), many, context)
+        sql = sql.replace("%", "%%")
+    elif isinstance(params, dict):
+        place, with_source = "%(audit_source)s", params | {"audit_source": by.text()}
+    execute(f"SELECT set_config('allot.source', {place}, true);\n{sql}", with_source, many, context)
     # The first result is that of the setting; the caller waits for that of its own statement.
     context["cursor"].nextset()
 

@@ -10,6 +10,7 @@ from django.db import IntegrityError, connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from scheduler.jobs.attempts.services.steps import cancel_waiting_jobs
 from scheduler.models import Gpu, Node, QueueOrder
 from tenants.audit.entries import REFUSALS_TOLD, forget_recent
 from tenants.audit.sentences import sentence
@@ -133,6 +134,14 @@ def test_what_is_rolled_back_did_not_happen_and_a_savepoint_does_not_lose_who_di
         Quota.objects.create(tenant=red, gpu_model="V100", gpus=2)
     entry = last("quota.create")
     assert (entry.actor, entry.address, entry.after["gpus"]) == ("user vera", "192.0.2.7", 2)
+
+
+def test_jobs_that_one_statement_cancels_are_cancelled_by_the_user_who_asked() -> None:
+    jobs = [make_job().id for _ in range(2)]
+    with acting(Source(kind="user", actor="user vera", address="192.0.2.7")):
+        assert cancel_waiting_jobs(jobs, actor="user vera", why={jobs[0]: "100 % sure"}) == jobs
+    entries = AuditEntry.objects.filter(action="job.cancel")
+    assert {(entry.actor, entry.address) for entry in entries} == {("user vera", "192.0.2.7")}
 
 
 # -- that nobody rewrites it -------------------------------------------------------------------------

@@ -217,7 +217,6 @@ class Searching(Offers):
         else:
             holding = holding_at(fleet, demand, nodes, masks)
         victims: dict[Holding, None] = {}
-        own_victims: dict[int, list[tuple[Holding, Part]]] | None = None
         for part in holding.parts:
             whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
             if whole & ~offered.masks[part.node]:
@@ -231,9 +230,7 @@ class Searching(Offers):
             ):
                 continue  # All of it is free, so no job has to leave.
             others, gone = [], list[Part]()
-            if own_victims is None:
-                own_victims = self._own_victims(model)
-            occupants = self._occupants(model, own_victims, demand, part.node)
+            occupants = self._occupants(model, self._own_victims(model), demand, part.node)
             makes_room = set[Holding]()
             for share in part.shares:
                 movers = leaving(free, fleet, part.node, share, occupants, victims)
