@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -22,17 +24,32 @@ from tests.up.test_supervisor import is_alive
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_busy_pool_ends_with_its_worker(redis_url: str, tmp_path: Path) -> None:
-    said, started = tmp_path / "output", tmp_path / "started"
+@contextmanager
+def a_worker(app: str, said: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Celery worker of tests.up, which writes to `said`; kill it at the end."""
     with said.open("wb") as output:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "tests.up.busy_worker", "worker", "--concurrency", "2"],
+            [sys.executable, "-m", "celery", "-A", f"tests.up.{app}", "worker", *options],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)])},
             stdout=output,
             stderr=output,
         )
     try:
+        yield worker
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def alone_on(queue: str) -> list[str]:
+    """Return the options of a worker with one process that serves one queue and speaks to no other."""
+    return ["--concurrency", "1", "--queues", queue, "--without-gossip", "--without-mingle"]
+
+
+def test_a_busy_pool_ends_with_its_worker(redis_url: str, tmp_path: Path) -> None:
+    said, started = tmp_path / "output", tmp_path / "started"
+    with a_worker("busy_worker", said, "--concurrency", "2") as worker:
         never_end.delay(str(started))
         until(
             lambda: started.exists() or worker.poll() is not None,
@@ -41,9 +58,6 @@ def test_a_busy_pool_ends_with_its_worker(redis_url: str, tmp_path: Path) -> Non
         )
         pool = children_of(worker.pid)
         assert len(pool) == 2
-    finally:
-        worker.kill()
-        worker.wait()
     until(lambda: not any(is_alive(process.pid) for process in pool), said.read_text)
 
 
@@ -54,17 +68,7 @@ def test_the_process_that_computes_ends_with_its_worker(
     """Asked to end when the task is done, and killed in the middle of a computation."""
     said, told = tmp_path / "output", tmp_path / "told"
     queue = f"computing-{jobs}"
-    command = [sys.executable, "-m", "celery", "-A", "tests.up.computing_worker", "worker"]
-    command += ["--concurrency", "1", "--queues", queue, "--without-gossip", "--without-mingle"]
-    with said.open("wb") as output:
-        worker = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)])},
-            stdout=output,
-            stderr=output,
-        )
-    try:
+    with a_worker("computing_worker", said, *alone_on(queue)) as worker:
         compute.apply_async((str(told), jobs), queue=queue)
         until(
             lambda: told.exists() or worker.poll() is not None, said.read_text, seconds=3 * PATIENCE_SECONDS
@@ -76,9 +80,6 @@ def test_the_process_that_computes_ends_with_its_worker(
             until(lambda: user_seconds_of(busy) > before + 0.05, said.read_text)
         worker.send_signal(how)
         worker.wait(PATIENCE_SECONDS)
-    finally:
-        worker.kill()
-        worker.wait()
     until(lambda: not is_alive(pool) and not is_alive(child), said.read_text)
 
 
@@ -86,21 +87,11 @@ def test_the_process_that_computes_ends_with_its_worker(
 def test_tasks_use_one_connection_until_it_breaks(redis_url: str, tmp_path: Path) -> None:
     """Signing in to the database again for each task would cost more than most tasks do."""
     said, told = tmp_path / "output", tmp_path / "told"
-    command = [sys.executable, "-m", "celery", "-A", "tests.up.asking_worker", "worker"]
-    command += ["--concurrency", "1", "--queues", "asking", "--without-gossip", "--without-mingle"]
-    with said.open("wb") as output:
-        worker = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)])},
-            stdout=output,
-            stderr=output,
-        )
 
     def answers() -> list[str]:
         return told.read_text().splitlines() if told.exists() else []
 
-    try:
+    with a_worker("asking_worker", said, *alone_on("asking")) as worker:
         for ends in (False, False, True, False, False):
             ask.apply_async((str(told),), {"ends": ends}, queue="asking")
         until(
@@ -108,9 +99,6 @@ def test_tasks_use_one_connection_until_it_breaks(redis_url: str, tmp_path: Path
             said.read_text,
             seconds=3 * PATIENCE_SECONDS,
         )
-    finally:
-        worker.kill()
-        worker.wait()
     first, second, third, fourth, fifth = answers()
     assert first == second == third
     assert third not in (fourth, fifth)

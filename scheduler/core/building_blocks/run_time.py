@@ -161,6 +161,11 @@ def seconds_to_run(job: Job, running: Running | None, view: View) -> float:
     return min(left / (speed or 1.0), LONGEST_SECONDS)
 
 
+def terms_of_ranks(policy: object, view: View) -> object:
+    """Return what else the rank of a waiting job depends on if a policy ranks by `seconds_to_run`."""
+    return policy, view.default_time_limit_seconds, view.capacity.models
+
+
 def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
     """Return the GPU-seconds that the job received by model; those of the running attempt as its own gang
     would have needed for the same work.

@@ -192,28 +192,36 @@ class Capacity(Searching):
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
         """Stop many holdings at once; each node is updated only once."""
-        gone: list[Holding] = []
-        several: dict[tuple[str, int], dict[int, list[Part]]] = {}
+        gone: dict[tuple[str, bool], list[Holding]] = {}
+        pending, dropped = self.pending, self.dropped
         for holding in holdings:
-            if holding in self.dropped or self._is_pinned(holding):
+            if holding in dropped or (self.pinned and self._is_pinned(holding)):
                 self.drop(holding)
                 continue
-            self.dropped.add(holding)
-            gone.append(holding)
-            stop = EVICTING if holding.evictable else len(self._layers[holding.model])
-            nodes = several.setdefault((holding.model, stop), {})
-            for part in holding.parts:
-                if part.node in nodes:
-                    nodes[part.node].append(part)
-                else:
-                    nodes[part.node] = [part]
+            dropped.add(holding)
             if holding.running is not None:
-                self.pending.pop(holding.running.jobs, None)
-            self._end_readings(holding)
-        self._own_account().uncount_all(gone)
-        for (model, stop), nodes in several.items():
+                pending.pop(holding.running.jobs, None)
+            kind = holding.model, holding.evictable
+            if kind in gone:
+                gone[kind].append(holding)
+            else:
+                gone[kind] = [holding]
+        account = self._own_account()
+        for (model, evictable), alike in gone.items():
+            account.uncount_all(alike)
+            if self.cluster.fleets[model].storage:
+                for holding in alike:
+                    self._end_readings(holding)
+            nodes: dict[int, list[Part]] = {}
+            for holding in alike:
+                for part in holding.parts:
+                    if part.node in nodes:
+                        nodes[part.node].append(part)
+                    else:
+                        nodes[part.node] = [part]
             usable = self.cluster.fleets[model].usable
             added = [parts[0] if len(parts) == 1 else sum_of(node, parts) for node, parts in nodes.items()]
+            stop = EVICTING if evictable else len(self._layers[model])
             for layer in self._own_layers(model, RELEASING, stop):
                 for part in added:
                     layer.add(part, usable[part.node])

@@ -197,7 +197,7 @@ class Searching(Offers):
         Raises PolicyError when some of it is not available.
         """
         model = placement.gpu_model
-        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        fleet = self.cluster.fleets[model]
         offered = self._offered(model, OWN, demand) or self._offered(
             model, len(self._layers[model]) - 1, demand
         )
@@ -216,42 +216,63 @@ class Searching(Offers):
             holding = holding_in(fleet, demand, nodes, gpus)
         else:
             holding = holding_at(fleet, demand, nodes, masks)
-        victims: dict[Holding, None] = {}
         for part in holding.parts:
-            whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
-            if whole & ~offered.masks[part.node]:
+            if _whole_gpus(part) & ~offered.masks[part.node]:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
-            claimed = whole & ~free.masks[part.node]
-            cpus, memory = lacking_of(part, free)
-            can_read = not part.readings or free.can_read(part.node, part.readings)
-            is_free = not claimed and cpus <= 0 and memory <= 0 and can_read
-            if is_free and all(
-                [free.takes(part.node, share, fleet.memory_of(part.node, share.gpu)) for share in part.shares]
-            ):
-                continue  # All of it is free, so no job has to leave.
-            others, gone = [], list[Part]()
-            occupants = self._occupants(model, self._own_victims(model), demand, part.node)
-            makes_room = set[Holding]()
-            for share in part.shares:
-                movers = leaving(free, fleet, part.node, share, occupants, victims)
-                if movers is None:
-                    raise PolicyError(
-                        f"a part of a GPU of node {fleet.nodes[part.node].name} is not to be had"
-                    )
-                makes_room.update(movers)
-            for occupant, there in occupants:
-                if there.mask & claimed or occupant in victims or occupant in makes_room:
-                    victims[occupant] = None
-                    cpus, memory = cpus - there.cpus, memory - there.memory
-                    gone.append(there)
-                else:
-                    others.append((occupant, there))
-            # Some may have to leave for their CPUs or memory, even if their GPUs are not needed.
-            also = fewest(others, Part(part.node, 0, cpus, memory, readings=part.readings), 0, free, gone)
-            if also is None:
-                raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
-            victims.update((occupant, None) for occupant, _ in also)
+        contested = [part for part in holding.parts if not self._is_free(part, model)]
+        victims: dict[Holding, None] = {}
+        if contested:
+            occupants = partial(self._occupants, model, self._own_victims(model), demand)
+            for part in contested:
+                self._add_victims(victims, part, model, occupants(part.node))
         return Fit(placement, holding, tuple(victims))
+
+    def _is_free(self, part: Part, model: str) -> bool:
+        """Whether no job has to leave for what a gang would have of a node."""
+        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        cpus, memory = lacking_of(part, free)
+        return (
+            not _whole_gpus(part) & ~free.masks[part.node]
+            and cpus <= 0
+            and memory <= 0
+            and (not part.readings or free.can_read(part.node, part.readings))
+            and all(
+                [free.takes(part.node, share, fleet.memory_of(part.node, share.gpu)) for share in part.shares]
+            )
+        )
+
+    def _add_victims(
+        self,
+        victims: dict[Holding, None],
+        part: Part,
+        model: str,
+        occupants: Sequence[tuple[Holding, Part]],
+    ) -> None:
+        """Add those that must leave for what a gang would have of a node; raise PolicyError if that is not
+        enough.
+        """
+        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        claimed = _whole_gpus(part) & ~free.masks[part.node]
+        cpus, memory = lacking_of(part, free)
+        others, gone = [], list[Part]()
+        makes_room = set[Holding]()
+        for share in part.shares:
+            movers = leaving(free, fleet, part.node, share, occupants, victims)
+            if movers is None:
+                raise PolicyError(f"a part of a GPU of node {fleet.nodes[part.node].name} is not to be had")
+            makes_room.update(movers)
+        for occupant, there in occupants:
+            if there.mask & claimed or occupant in victims or occupant in makes_room:
+                victims[occupant] = None
+                cpus, memory = cpus - there.cpus, memory - there.memory
+                gone.append(there)
+            else:
+                others.append((occupant, there))
+        # Some may have to leave for their CPUs or memory, even if their GPUs are not needed.
+        also = fewest(others, Part(part.node, 0, cpus, memory, readings=part.readings), 0, free, gone)
+        if also is None:
+            raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
+        victims.update((occupant, None) for occupant, _ in also)
 
     # Searching
 
@@ -312,3 +333,8 @@ class Searching(Offers):
         )
         placement = Placement(gpu_model=model, replicas=replicas, nodes=nodes_of(fleet, demand, places[0]))
         return self.fit_on(demand, placement, places[0])
+
+
+def _whole_gpus(part: Part) -> int:
+    """Return the set of GPUs that a gang would have whole."""
+    return part.mask & ~gpus_in(part.shares) if part.shares else part.mask

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import start_in_order
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import seconds_to_run
+from scheduler.core.building_blocks.run_time import seconds_to_run, terms_of_ranks
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -46,8 +46,8 @@ class Sjf:
             length = seconds_to_run(job, None, view)
             return -job.priority, length + self.aging * job.submitted_at, job.submitted_at, job.id
 
-        terms = self, view.default_time_limit_seconds, view.capacity.models
-        outcome = start_in_order(view.ranked(rank, terms).jobs, view, strict=self.strict)
+        line = view.ranked(rank, terms_of_ranks(self, view))
+        outcome = start_in_order(line.jobs, view, strict=self.strict)
         return outcome.decision(outcome.reasons(_LONGER))
 
 

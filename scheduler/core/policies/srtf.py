@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import serve_in_order
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import seconds_to_run
+from scheduler.core.building_blocks.run_time import seconds_to_run, terms_of_ranks
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -52,9 +52,7 @@ class Srtf:
                 left *= amount_of(job)
             return -job.priority, left, running is None, job.submitted_at, job.id
 
-        outcome = serve_in_order(
-            view, rank, terms=(self, view.default_time_limit_seconds, view.capacity.models)
-        )
+        outcome = serve_in_order(view, rank, terms=terms_of_ranks(self, view))
         return outcome.decision(outcome.reasons(_MORE_LEFT))
 
 

@@ -71,9 +71,12 @@ class _Part:
 
     def tidy_up(self) -> None:
         """Sort jobs and allocations by number, as in a new view: policies take equal ones in this order."""
-        for name in self.untidy - {"running"}:
-            known = getattr(self, name)
-            setattr(self, name, {number: known[number] for number in sorted(known)})
+        if "jobs" in self.untidy:
+            self.jobs = dict(sorted(self.jobs.items()))
+        if "waiting" in self.untidy:
+            self.waiting = dict(sorted(self.waiting.items()))
+        if "elastic" in self.untidy:
+            self.elastic = dict(sorted(self.elastic.items()))
         if "running" in self.untidy:
             self.pending = dict(sorted(self.pending.items(), key=_allocation))
             self.running = {job: self.running[job] for jobs in self.pending for job in jobs}
