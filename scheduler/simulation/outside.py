@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.round.registry import PLACERS, POLICIES, checked
+from scheduler.core.round.registry import PLACERS, POLICIES, Plugins, checked
 
 _PLACE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Z]\w*)(:.*)?")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -31,7 +31,7 @@ def placer_text(text: str) -> str:
     return _known(text, PLACERS, "place")
 
 
-def _known(text: str, known: dict[str, Any], method: str) -> str:
+def _known(text: str, known: Plugins[Any], method: str) -> str:
     match = _PLACE.fullmatch(text)
     if match is None:
         return text

@@ -19,6 +19,7 @@ from scheduler.simulation.outside import placer_text, policy_text
 
 ROOT = Path(__file__).parents[2]
 [PRINTED] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-policy.md").read_text(), re.DOTALL)
+OURS = {"fifo": "scheduler.core.policies.fifo:Fifo"}
 
 
 @pytest.fixture
@@ -44,15 +45,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_an_installed_policy_is_known_by_its_name(package: Path) -> None:
-    ours = {"fifo": POLICIES["fifo"]}
-    found = with_installed("allotment.policies", "allocate", ours)
+    found = with_installed("allotment.policies", "allocate", OURS)
     assert list(found) == ["fifo", "shortest_remaining"]
     assert found["fifo"] is POLICIES["fifo"]
     assert found["shortest_remaining"].__module__ == "printed_policies"
 
 
 def test_one_that_cannot_be_used_is_named_with_the_reason_and_stops_nothing(package: Path) -> None:
-    with_installed("allotment.policies", "allocate", {"fifo": POLICIES["fifo"]})
+    with_installed("allotment.policies", "allocate", OURS)
     assert set(registry.UNUSABLE) == {"fifo", "missing", "plain"}
     assert "another plug-in has this name" in registry.UNUSABLE["fifo"]
     assert "no dataclass with a method allocate" in registry.UNUSABLE["plain"]

@@ -6,8 +6,9 @@ One of ours needs a file and a line here. An outside package declares entry poin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -16,89 +17,51 @@ from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plugin_text import Value, parse_plugin
 from scheduler.core.model.snapshot import VirtualCluster
-from scheduler.core.placers.aryl import ArylPlacer
-from scheduler.core.placers.best_fit import BestFit
-from scheduler.core.placers.clustering import Clustering
-from scheduler.core.placers.consolidate import Consolidate
-from scheduler.core.placers.delay import Delay
-from scheduler.core.placers.dot_product import DotProduct
-from scheduler.core.placers.fgd import Fgd
-from scheduler.core.placers.kubeshare import KubeShare
-from scheduler.core.placers.medea import Medea
-from scheduler.core.placers.packing import Packing
-from scheduler.core.placers.random import Random
-from scheduler.core.placers.spread import Spread
-from scheduler.core.policies.allox.policy import AlloX
-from scheduler.core.policies.aryl import Aryl
-from scheduler.core.policies.drf import Drf
-from scheduler.core.policies.fair import Fair
-from scheduler.core.policies.fifo import Fifo
-from scheduler.core.policies.gandiva.policy import Gandiva
-from scheduler.core.policies.gandiva_fair.policy import GandivaFair
-from scheduler.core.policies.gavel import Gavel
-from scheduler.core.policies.iadeep import IADeep
-from scheduler.core.policies.las import Las
-from scheduler.core.policies.lucid.policy import Lucid
-from scheduler.core.policies.muri import Muri
-from scheduler.core.policies.optimus import Optimus
-from scheduler.core.policies.orion import Orion
-from scheduler.core.policies.pai import Pai
-from scheduler.core.policies.pollux.policy import Pollux
-from scheduler.core.policies.priority import Priority
-from scheduler.core.policies.qssf import Qssf
-from scheduler.core.policies.shockwave.policy import Shockwave
-from scheduler.core.policies.sia.policy import Sia
-from scheduler.core.policies.singularity.policy import Singularity
-from scheduler.core.policies.sjf import Sjf
-from scheduler.core.policies.slaq import Slaq
-from scheduler.core.policies.srtf import Srtf
-from scheduler.core.policies.themis.policy import Themis
-from scheduler.core.policies.tiresias import Tiresias
 
 T = TypeVar("T")
 
-_POLICIES: Mapping[str, type[Policy]] = {
-    "allox": AlloX,
-    "aryl": Aryl,
-    "drf": Drf,
-    "fair": Fair,
-    "fifo": Fifo,
-    "gandiva": Gandiva,
-    "gandiva_fair": GandivaFair,
-    "gavel": Gavel,
-    "iadeep": IADeep,
-    "las": Las,
-    "lucid": Lucid,
-    "muri": Muri,
-    "optimus": Optimus,
-    "orion": Orion,
-    "pai": Pai,
-    "pollux": Pollux,
-    "priority": Priority,
-    "qssf": Qssf,
-    "shockwave": Shockwave,
-    "sia": Sia,
-    "singularity": Singularity,
-    "sjf": Sjf,
-    "slaq": Slaq,
-    "srtf": Srtf,
-    "themis": Themis,
-    "tiresias": Tiresias,
+_POLICIES: Mapping[str, str] = {
+    "allox": "scheduler.core.policies.allox.policy:AlloX",
+    "aryl": "scheduler.core.policies.aryl:Aryl",
+    "drf": "scheduler.core.policies.drf:Drf",
+    "fair": "scheduler.core.policies.fair:Fair",
+    "fifo": "scheduler.core.policies.fifo:Fifo",
+    "gandiva": "scheduler.core.policies.gandiva.policy:Gandiva",
+    "gandiva_fair": "scheduler.core.policies.gandiva_fair.policy:GandivaFair",
+    "gavel": "scheduler.core.policies.gavel:Gavel",
+    "iadeep": "scheduler.core.policies.iadeep:IADeep",
+    "las": "scheduler.core.policies.las:Las",
+    "lucid": "scheduler.core.policies.lucid.policy:Lucid",
+    "muri": "scheduler.core.policies.muri:Muri",
+    "optimus": "scheduler.core.policies.optimus:Optimus",
+    "orion": "scheduler.core.policies.orion:Orion",
+    "pai": "scheduler.core.policies.pai:Pai",
+    "pollux": "scheduler.core.policies.pollux.policy:Pollux",
+    "priority": "scheduler.core.policies.priority:Priority",
+    "qssf": "scheduler.core.policies.qssf:Qssf",
+    "shockwave": "scheduler.core.policies.shockwave.policy:Shockwave",
+    "sia": "scheduler.core.policies.sia.policy:Sia",
+    "singularity": "scheduler.core.policies.singularity.policy:Singularity",
+    "sjf": "scheduler.core.policies.sjf:Sjf",
+    "slaq": "scheduler.core.policies.slaq:Slaq",
+    "srtf": "scheduler.core.policies.srtf:Srtf",
+    "themis": "scheduler.core.policies.themis.policy:Themis",
+    "tiresias": "scheduler.core.policies.tiresias:Tiresias",
 }
 
-_PLACERS: Mapping[str, type[Placer]] = {
-    "aryl": ArylPlacer,
-    "best_fit": BestFit,
-    "clustering": Clustering,
-    "consolidate": Consolidate,
-    "delay": Delay,
-    "dot_product": DotProduct,
-    "fgd": Fgd,
-    "kubeshare": KubeShare,
-    "medea": Medea,
-    "packing": Packing,
-    "random": Random,
-    "spread": Spread,
+_PLACERS: Mapping[str, str] = {
+    "aryl": "scheduler.core.placers.aryl:ArylPlacer",
+    "best_fit": "scheduler.core.placers.best_fit:BestFit",
+    "clustering": "scheduler.core.placers.clustering:Clustering",
+    "consolidate": "scheduler.core.placers.consolidate:Consolidate",
+    "delay": "scheduler.core.placers.delay:Delay",
+    "dot_product": "scheduler.core.placers.dot_product:DotProduct",
+    "fgd": "scheduler.core.placers.fgd:Fgd",
+    "kubeshare": "scheduler.core.placers.kubeshare:KubeShare",
+    "medea": "scheduler.core.placers.medea:Medea",
+    "packing": "scheduler.core.placers.packing:Packing",
+    "random": "scheduler.core.placers.random:Random",
+    "spread": "scheduler.core.placers.spread:Spread",
 }
 
 
@@ -115,13 +78,46 @@ def checked(name: str, plugin: object, method: str) -> Any:
     return plugin
 
 
-def with_installed(group: str, method: str, ours: Mapping[str, type[T]]) -> dict[str, type[T]]:
-    """Return our plug-ins and those that installed packages declare, ordered by name.
+class Plugins(MutableMapping[str, type[T]]):
+    """The classes of plug-ins by name; one of ours is imported when it is first asked for.
+
+    So no process loads the programs of policies that nothing in it uses.
+    """
+
+    def __init__(self, ours: Mapping[str, str]) -> None:
+        #: By name: the class, or "module:Class" of one that is not imported yet.
+        self._known: dict[str, type[T] | str] = {**ours}
+
+    def __getitem__(self, name: str) -> type[T]:
+        known = self._known[name]
+        if isinstance(known, str):
+            module, _, plugin = known.partition(":")
+            known = self._known[name] = getattr(import_module(module), plugin)
+        return known
+
+    def __setitem__(self, name: str, plugin: type[T]) -> None:
+        self._known[name] = plugin
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._known))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def with_installed(group: str, method: str, ours: Mapping[str, str]) -> Plugins[Any]:
+    """Return our plug-ins, given as "module:Class", and those that installed packages declare.
 
     A plug-in that cannot be loaded, or has a name of ours, is left out and named in `UNUSABLE`: a broken
     package must not stop the scheduler.
     """
-    found = dict(ours)
+    found = Plugins[Any](ours)
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         try:
             if point.name in found:
@@ -129,11 +125,11 @@ def with_installed(group: str, method: str, ours: Mapping[str, type[T]]) -> dict
             found[point.name] = checked(point.value, point.load(), method)
         except Exception as error:
             UNUSABLE[point.name] = f"{type(error).__name__}: {error}"
-    return dict(sorted(found.items()))
+    return found
 
 
-POLICIES = with_installed("allotment.policies", "allocate", _POLICIES)
-PLACERS = with_installed("allotment.placers", "place", _PLACERS)
+POLICIES: Plugins[Policy] = with_installed("allotment.policies", "allocate", _POLICIES)
+PLACERS: Plugins[Placer] = with_installed("allotment.placers", "place", _PLACERS)
 
 
 def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Policy:
