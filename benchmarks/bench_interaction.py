@@ -5,9 +5,9 @@
 Starts a platform of its own (`manage.py up --no-demo`, one node of four simulated GPUs that a first job
 holds, so that all others wait), submits the jobs, and opens the dashboard as it is built for production
 (`make dashboard`) in a real Chromium (scripts/browser) without a graphics card. Rounds go on meanwhile and
-explain every waiting job. Then the script acts as a person does: types into the search, sorts, turns pages, filters,
-selects, chooses and opens jobs, opens the palette and switches the theme. Each input waits until what the one
-before asked for is there; only the keys of a word come 0.12 s apart.
+explain every waiting job. Then the script acts as a person does: types into the search, sorts, turns pages,
+filters, selects, chooses and opens jobs, opens the palette and switches the theme. Each input waits until
+what the one before asked for is there; only the keys of a word come 0.12 s apart.
 
 A figure is the longest duration of the browser's event timing entries of one input (`PerformanceObserver` of
 type `event`, by `interactionId`): from the input to the paint after its handlers, in steps of 8 ms. The
@@ -163,7 +163,7 @@ def switches_theme(person: Person, times: int) -> None:
 
 
 #: What a person does, and where.
-ERRANDS = (
+ROUTINES = (
     ("/jobs", types_a_word),
     ("/jobs", sorts),
     ("/jobs", pages),
@@ -243,12 +243,12 @@ def opened(platform: Installation) -> Iterator[Page]:
 
 
 def measure(person: Person, times: int) -> None:
-    for path, errand in ERRANDS:
+    for path, routine in ROUTINES:
         before = set(person.durations)
         person.goes_to(path)
         if path == "/jobs":
             person.sees_jobs()
-        errand(person, times)
+        routine(person, times)
         for what in [what for what in person.durations if what not in before]:
             report(what, person.durations[what])
     everything = sorted(each for several in person.durations.values() for each in several)
@@ -256,8 +256,8 @@ def measure(person: Person, times: int) -> None:
     inp = everything[-1 - len(everything) // IGNORED_OF]
     slow = sum(each >= TARGET_MS for each in everything)
     print(
-        f"\n{len(everything)} inputs: INP {inp:.0f} ms (target: less than {TARGET_MS}), worst {everything[-1]:.0f} ms;"
-        f" {slow} took {TARGET_MS} ms or longer"
+        f"\n{len(everything)} inputs: INP {inp:.0f} ms (target: less than {TARGET_MS}),"
+        f" worst {everything[-1]:.0f} ms; {slow} took {TARGET_MS} ms or longer"
     )
 
 
