@@ -15,8 +15,9 @@ all threads, for each gang, its start and its end together:
   tests hold rounds (tests/core/cells/oracle). It chooses virtual GPUs, proves that what is owed remains, and
   binds cells.
 - *rounds*: the product. All gangs wait, run and have ended in three rounds of a kept engine; policy, placer,
-  plan, reasons and the check of the plan are included. Beside it: `decide()` for the round of the starts, and
-  rounds that start one gang, or in which one has ended, in milliseconds.
+  plan, reasons and the check of the plan are included. So a gang bears one part in 340 of what a round costs
+  in any case; HiveD's core has no such cost. Beside it: `decide()` for the round of the starts, and rounds
+  that start a single gang, or in which one has ended, in milliseconds.
 
 To set up the rival: install Go (Debian: `golang-go`), clone https://github.com/microsoft/hivedscheduler and
 pass the clone with --hived. Its dependencies are in its folder `vendor`, so nothing is downloaded. The script
