@@ -67,10 +67,8 @@ class Binder:
         """Bind the cells that the GPUs need inside a bound cell."""
         if level == 0:
             return
-        needs = self._by_child(level, leaves)
-        fresh = {
-            child: inside for child, inside in needs.items() if not self.space.is_bound(level - 1, child)
-        }
+        needs, bound = self._by_child(level, leaves), self.space.twins[level - 1]
+        fresh = {child: inside for child, inside in needs.items() if bound[child] == NONE}
         if fresh:
             physical = self.space.twins[level][number]
             taken = self.hardware.children[level][physical]
@@ -79,29 +77,44 @@ class Binder:
                 for place, child in enumerate(self.hardware.chain.within(level, physical, level - 1))
                 if not taken >> place & 1
             ]
-            matched = self._match(level - 1, fresh, options)
+            undisturbed = not self.hardware.opportunistic[level][physical]
+            matched = self._match(level - 1, fresh, options, undisturbed=undisturbed)
             if matched is None:
                 raise Unbindable(level - 1, next(iter(fresh)))
             for child, option in matched.items():
                 self._pair(level - 1, child, option)
-        for child, inside in needs.items():
-            self._descend(level - 1, child, inside)
+        if level > 1:
+            for child, inside in needs.items():
+                self._descend(level - 1, child, inside)
 
     def _by_child(self, level: int, leaves: Sequence[int]) -> dict[int, list[int]]:
         size = self.sizes[level - 1]
+        if size == 1:
+            return {leaf: [leaf] for leaf in leaves}
         needs: dict[int, list[int]] = {}
         for leaf in leaves:
             needs.setdefault(leaf // size, []).append(leaf)
         return needs
 
     def _match(
-        self, level: int, needs: dict[int, list[int]], options: Sequence[int]
+        self,
+        level: int,
+        needs: dict[int, list[int]],
+        options: Sequence[int],
+        *,
+        undisturbed: bool = False,
     ) -> dict[int, int] | None:
         """Return one of the physical `options` for each virtual cell, or None when they do not suffice.
 
         The neediest virtual cell chooses first. When all options that would do for a cell are taken, their
         holders look for others (augmenting paths, which find a complete matching wherever there is one).
+
+        `undisturbed`: the options, in ascending order, have no GPUs of opportunistic groups.
         """
+        if undisturbed and self.usable is None and not self.kept and len(needs) <= len(options):
+            # Any option fits and none costs more than another, so the first ones are the best.
+            neediest = sorted(needs, key=lambda virtual: (-len(needs[virtual]), virtual))
+            return dict(zip(neediest, options, strict=False))
         given: dict[int, int] = {}
 
         def give(virtual: int, visited: set[int]) -> bool:

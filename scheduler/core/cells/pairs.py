@@ -27,9 +27,10 @@ def pair(hardware: Hardware, space: Space, level: int, virtual: int, physical: i
         space.unbound[level] -= 1
     else:
         _flip_child(hardware, space, level, virtual, physical)
-    unit = space.unit_at(level, virtual)
-    if unit is not None and hardware.is_bad(level, physical):
-        space.close(unit)
+    if hardware.broken:
+        unit = space.unit_at(level, virtual)
+        if unit is not None and hardware.is_bad(level, physical):
+            space.close(unit)
     return level, virtual, physical
 
 
@@ -46,9 +47,10 @@ def unpair(hardware: Hardware, space: Space, level: int, virtual: int) -> Pair:
             hardware.give_back(level, physical)
     else:
         _flip_child(hardware, space, level, virtual, physical)
-    unit = space.unit_at(level, virtual)
-    if unit is not None:
-        space.open(unit)
+    if space.closed:
+        unit = space.unit_at(level, virtual)
+        if unit is not None:
+            space.open(unit)
     return level, virtual, physical
 
 
@@ -118,8 +120,7 @@ def release(hardware: Hardware, space: Space, leaves: Iterable[int]) -> list[Pai
 def unbind_upward(hardware: Hardware, space: Space, level: int, number: int, pairs: list[Pair]) -> None:
     """Unbind a cell and those around it, below the owned one, until one is broken or holds a bound cell."""
     while not space.is_root(level, number):
-        unit = space.unit_at(level, number)
-        if space.children[level][number] or (unit is not None and unit in space.closed):
+        if space.children[level][number] or (space.closed and space.unit_at(level, number) in space.closed):
             return
         pairs.append(unpair(hardware, space, level, number))
         level, number = level + 1, number // hardware.chain.fanouts[level + 1]

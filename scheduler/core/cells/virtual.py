@@ -40,16 +40,23 @@ class Space:
         self.pinned = pinned
         self.chain = chain
         self.roots: list[Roots] = []
+        #: Virtual GPU -> the owned cells that it is in.
+        self._roots_of: list[Roots] = []
         leaf = unit = 0
         for level, count in owned:
             size, unit_level = chain.sizes[level], min(level, chain.node_level)
             end = leaf + size * count
             numbers = range(leaf // size, end // size)
-            self.roots.append(Roots(level, numbers, leaf, end, unit_level, unit))
+            roots = Roots(level, numbers, leaf, end, unit_level, unit)
+            self.roots.append(roots)
+            self._roots_of += [roots] * (end - leaf)
             unit += (end - leaf) // chain.sizes[unit_level]
             leaf = end
         self.levels = max((roots.level for roots in self.roots), default=NONE) + 1
         self.gpus = leaf
+        #: Level -> the numbers of its owned cells; and the levels of units.
+        self._owned = {roots.level: roots.numbers for roots in self.roots}
+        self._unit_levels = frozenset([roots.unit_level for roots in self.roots])
         sizes = chain.sizes[: self.levels]
         #: By level: virtual cell -> its physical cell, or NONE.
         self.twins = [[NONE] * -(-leaf // size) for size in sizes]
@@ -68,9 +75,8 @@ class Space:
 
     def roots_of(self, leaf: int) -> Roots:
         """Return the owned cells that a virtual GPU is in."""
-        for roots in self.roots:
-            if leaf < roots.end_leaf:
-                return roots
+        if 0 <= leaf < self.gpus:
+            return self._roots_of[leaf]
         raise ValueError(f"there is no virtual GPU {leaf}")
 
     def root_of(self, leaf: int) -> tuple[int, int]:
@@ -79,7 +85,7 @@ class Space:
         return level, leaf // self.chain.sizes[level]
 
     def is_root(self, level: int, number: int) -> bool:
-        return self.roots_of(number * self.chain.sizes[level]).level == level
+        return level in self._owned and number in self._owned[level]
 
     def is_bound(self, level: int, number: int) -> bool:
         return self.twins[level][number] != NONE
@@ -99,6 +105,8 @@ class Space:
 
     def unit_at(self, level: int, number: int) -> int | None:
         """Return the unit of a cell; None when the cell is not a unit."""
+        if level not in self._unit_levels:
+            return None
         leaf = number * self.chain.sizes[level]
         return self.unit_of(leaf) if self.roots_of(leaf).unit_level == level else None
 
@@ -132,11 +140,14 @@ class Space:
         self.closed.discard(unit)
 
     def _change(self, leaves: Iterable[int], sign: int) -> None:
+        uses = self.uses
         for leaf in leaves:
             root = self.root_of(leaf)
-            self.uses[root] -= sign
-            if not self.uses[root]:
-                del self.uses[root]
+            used = uses.get(root, 0) - sign
+            if used:
+                uses[root] = used
+            else:
+                del uses[root]
 
     def hold(self, leaves: Sequence[int]) -> None:
         """Note that one more holder has these virtual GPUs."""
