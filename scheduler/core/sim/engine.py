@@ -101,8 +101,7 @@ class Engine:
         #: Nodes that serving pools lend and take back.
         self.node_loans = NodeLoans(self, pools, self._events)
         self._cluster.take_over(facts, truths or {})
-        for arrival in sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)):
-            self._events.schedule(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
+        self._expect(sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)))
         for scripted in sorted(script, key=lambda scripted: scripted.at):
             self._events.schedule(scripted.at, partial(self._play, scripted))
         # After the arrivals: jobs that come at the beginning count in the first look.
@@ -262,6 +261,14 @@ class Engine:
         self._newcomers.clear()
 
     # What happens
+
+    def _expect(self, arrivals: Sequence[Arrival]) -> None:
+        """Let jobs arrive at their instants, given in order."""
+        events = (
+            (arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
+            for arrival in arrivals
+        )
+        self._events.schedule_rising(events, len(arrivals))
 
     def submit(self, job: Job, truth: Truth) -> bool:
         """Let a job arrive."""

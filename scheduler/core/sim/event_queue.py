@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from heapq import heappop, heappush
-from itertools import count
 
 #: An event; returns False when it was void by then.
 Event = Callable[[], bool]
@@ -18,14 +18,35 @@ class EventQueue:
         #: Virtual time.
         self.now = now
         self._heap: list[tuple[float, int, Event, bool]] = []
-        self._order = count()
+        #: The place of the next event among those of its instant.
+        self._order = 0
         #: The number of scheduled events, without those that repeat forever.
         self.finite = 0
 
     def schedule(self, instant: float, event: Event, *, repeats: bool = False) -> None:
         """Schedule an event; with `repeats` it always schedules itself again."""
         self.finite += not repeats
-        heappush(self._heap, (instant, next(self._order), event, repeats))
+        heappush(self._heap, (instant, self._order, event, repeats))
+        self._order += 1
+
+    def schedule_rising(self, events: Iterable[tuple[float, Event]], number: int) -> None:
+        """Schedule this number of events, whose instants do not fall, as `schedule` one by one would.
+
+        Each is made when the one before it happens: a million jobs that have yet to arrive cost no memory.
+        """
+        self.finite += number
+        self._schedule_next(iter(events), self._order)
+        self._order += number
+
+    def _schedule_next(self, events: Iterator[tuple[float, Event]], order: int) -> None:
+        for instant, event in events:
+            happen: Event = partial(self._happen, event, events, order)
+            heappush(self._heap, (instant, order, happen, False))
+            return
+
+    def _happen(self, event: Event, later: Iterator[tuple[float, Event]], order: int) -> bool:
+        self._schedule_next(later, order + 1)
+        return event()
 
     @property
     def next_instant(self) -> float:

@@ -109,6 +109,27 @@ class Attempt:
 class Progress:
     """A job from its arrival to its end."""
 
+    __slots__ = (
+        "_gpu_seconds",
+        "_held_seconds",
+        "_last_gpus",
+        "_lost_gpu_seconds",
+        "_overhead_gpu_seconds",
+        "attempt",
+        "attempts",
+        "best_rate",
+        "ended_at",
+        "failures",
+        "first_started_at",
+        "job",
+        "migrations",
+        "outcome",
+        "preemptions",
+        "remaining",
+        "state",
+        "truth",
+    )
+
     def __init__(self, job: Job, truth: Truth, best_rate: float) -> None:
         self.job, self.truth, self.best_rate = job, truth, best_rate
         self.state = JobState.QUEUED

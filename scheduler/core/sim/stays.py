@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.core.fitting.demand import amount_of
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import StopCause
 from scheduler.core.model.snapshot import GpuId, JobId, NodeId, Running
 from scheduler.core.round.facts import Facts
@@ -38,6 +38,8 @@ class Stays:
     ) -> None:
         self._facts, self._progress, self._events = facts, progress, events
         self._ended: list[Stay] = []
+        #: One tuple for all stays on the same nodes: there may be a million.
+        self._nodes: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
 
     def __iter__(self) -> Iterator[Stay]:
         """Yield every stay, those that have not ended last."""
@@ -72,12 +74,15 @@ class Stays:
         overhead_seconds: float,
         lost_seconds: float,
     ) -> Stay:
+        gpus, known = running.gpus, self._progress[job].job
+        nodes = tuple(dict.fromkeys([*map(self._node_of, gpus), *running.nodes]))
         return Stay(
             job=job,
             gpu_model=running.gpu_model,
-            gpus=running.gpus,
-            part=amount_of(self._progress[job].job, len(running.gpus)) / max(len(running.gpus), 1),
-            nodes=tuple(dict.fromkeys([*map(self._node_of, running.gpus), *running.nodes])),
+            gpus=gpus,
+            # The constant, where each would have a number of its own.
+            part=1.0 if gpus and not known.has_parts else known.milligpus / WHOLE_GPU / max(len(gpus), 1),
+            nodes=self._nodes.setdefault(nodes, nodes),
             started_at=started_at,
             ended_at=self._events.now,
             end=end,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from random import Random
@@ -96,6 +96,8 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
     oracle, sigma = options.estimates == "exact", options.estimate_error
     rng = Random(f"estimates/{options.seed}")
     arrivals = []
+    # One for all: a million jobs would have two million empty mappings.
+    nothing: Mapping[str, float] = {}
     for number, job in enumerate(jobs, 1):
         shape = job.gpus, job.cpus, job.memory_bytes
         if shape not in tasks:
@@ -127,6 +129,8 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     guaranteed=job.guaranteed,
                     time_limit_seconds=job.time_limit_seconds,
                     throughput=job.throughput,
+                    spread_speeds=nothing,
+                    attained_service=nothing,
                     estimate_seconds=estimate,
                     application=job.application,
                     skew=skews[job.application] if job.skew is None else job.skew,
