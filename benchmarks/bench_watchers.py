@@ -56,8 +56,8 @@ TENANTS = 20
 SIZES = (1, 1, 2, 4, 8)
 WAITING = 500
 REPORT_SECONDS = 5.0
-#: How long messages may be on their way at the end.
-LAST_SECONDS = 10.0
+#: All messages have come when none came for this long; how long they may be on their way at the end.
+QUIET_SECONDS, LAST_SECONDS = 2.0, 60.0
 CONNECTING_AT_ONCE = 20
 #: What identifies a message on both sides.
 Key = tuple[Any, ...]
@@ -122,9 +122,9 @@ def measure(run: int, options: argparse.Namespace) -> None:
             print(f"  connected after {ours.recv():.1f} s")
             used = Used({"web": web.pid, "watchers": child.pid, "changes": os.getpid()})
             changes.make(options.seconds)
-            time.sleep(min(LAST_SECONDS, options.seconds))
-            used.stop(options.seconds)
             ours.send("stop")
+            print(f"  the last message came {ours.recv():.1f} s after the last change")
+            used.stop(options.seconds)
             seen = ours.recv()
             child.join()
         finally:
@@ -519,6 +519,12 @@ async def watch_all(port: int, address: str, viewers: list[tuple[str, str]], pip
         messages[kind].clear()
     pipe.send(time.monotonic() - began)
     await asyncio.to_thread(pipe.recv)
+    asked = time.monotonic()
+    until, last = asked + LAST_SECONDS, asked
+    while time.monotonic() < min(until, last + QUIET_SECONDS):
+        await asyncio.sleep(0.1)
+        last = max([last, *[client.times[-1] for client in clients if client.times]])
+    pipe.send(last - asked)
     seen = [(client.kind, client.times, client.bytes) for client in clients]
     for reader in readers:
         reader.cancel()
