@@ -251,5 +251,5 @@ def _wanted(scope: Mapping[str, Any]) -> set[str]:
 
     Each node sends samples every few seconds: more messages than all changes together.
     """
-    asked = parse_qs(scope["query_string"].decode("latin-1"))
-    return set() if asked.get("samples") == ["no"] else {stream.SAMPLES}
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return set() if query.get("samples") == ["no"] else {stream.SAMPLES}
