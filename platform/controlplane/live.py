@@ -40,7 +40,7 @@ RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE, TOO_MANY = 4001, 4401, 4413, 4429
 #: This many messages may come at once before the others wait for their second.
 _MESSAGES_AT_ONCE = 40
 #: What pages get as it was sent, without a look into the database.
-_PASSED_ON = frozenset(
+PASSED_ON = frozenset(
     {"live.objects", "live.queues", "live.progress", "live.log", "live.samples", "live.usage"}
 )
 #: Messages whose text is kept for the pages that have yet to get it.
@@ -182,7 +182,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
 
         That looks after the connections to the database first, in one thread for all sockets.
         """
-        if message["type"] in _PASSED_ON:
+        if message["type"] in PASSED_ON:
             await self._pass_on(message)
         else:
             await super().dispatch(message)
