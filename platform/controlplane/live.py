@@ -6,8 +6,12 @@ Whatever is lost on the way is refetched by REST: nothing here keeps state for a
 """
 
 import asyncio
+import json
 import time
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 from channels.db import database_sync_to_async
@@ -35,6 +39,12 @@ _WATCHED_JOBS = 16
 RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE, TOO_MANY = 4001, 4401, 4413, 4429
 #: This many messages may come at once before the others wait for their second.
 _MESSAGES_AT_ONCE = 40
+#: What pages get as it was sent, without a look into the database.
+PASSED_ON = frozenset(
+    {"live.objects", "live.queues", "live.progress", "live.log", "live.samples", "live.usage"}
+)
+#: Messages whose text is kept for the pages that have yet to get it.
+_KEPT_TEXTS = 16
 
 
 class Pace:
@@ -50,6 +60,28 @@ class Pace:
         self._left = min(_MESSAGES_AT_ONCE, self._left + (now - self._at) * rate) - 1
         self._at = now
         return max(0.0, -self._left / rate)
+
+
+class Texts:
+    """The newest messages as JSON, written once for all pages, which get the same objects."""
+
+    def __init__(self) -> None:
+        #: By identity of the message, which is kept with its text.
+        self._known: OrderedDict[int, tuple[dict[str, Any], str]] = OrderedDict()
+
+    def of(self, event: dict[str, Any]) -> str:
+        """Return the text of an event that is not changed any more."""
+        known = self._known.get(id(event))
+        if known is not None:
+            return known[1]
+        text = json.dumps({**event, "type": event["type"].removeprefix("live.")})
+        self._known[id(event)] = event, text
+        if len(self._known) > _KEPT_TEXTS:
+            self._known.popitem(last=False)
+        return text
+
+
+_texts = Texts()
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
@@ -75,7 +107,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             return
         self.counted = self.viewer.user.id
         await self._look_around()
-        self.joined = _groups_of(self.viewer)
+        self.joined = _groups_of(self.viewer) | _wanted(self.scope)
         for group in self.joined:
             await self.channel_layer.group_add(group, self.channel_name)
         await self.send_json({"type": "hello", "version": 1, "server": SERVER})
@@ -145,22 +177,26 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
                 self.watched.discard(job)
                 await self.channel_layer.group_discard(stream.log_group(job), self.channel_name)
 
-    async def live_objects(self, event: dict[str, Any]) -> None:
-        await self._forward({**event, "objects": [self._seen(each) for each in event["objects"]]})
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Handle a message; what only passes through asks nothing of Channels.
+
+        That looks after the connections to the database first, in one thread for all sockets.
+        """
+        if message["type"] in PASSED_ON:
+            await self._pass_on(message)
+        else:
+            await super().dispatch(message)
+
+    async def _pass_on(self, event: dict[str, Any]) -> None:
+        if any([each["kind"] == "virtual_cluster" for each in event.get("objects", ())]):
+            await self._forward({**event, "objects": [self._seen(each) for each in event["objects"]]})
+        elif not self.has_ended:
+            await self.send(_texts.of(event))
 
     def _seen(self, each: dict[str, Any]) -> dict[str, Any]:
         if each["kind"] != "virtual_cluster":
             return each
         return {**each, "data": virtual_cluster_seen(each["data"], self.viewer)}
-
-    async def live_queues(self, event: dict[str, Any]) -> None:
-        await self._forward(event)
-
-    async def live_progress(self, event: dict[str, Any]) -> None:
-        await self._forward(event)
-
-    async def live_log(self, event: dict[str, Any]) -> None:
-        await self._forward(event)
 
     async def live_ledger(self, event: dict[str, Any]) -> None:
         if time.monotonic() - self.looked_at > _SIGHT_SECONDS:
@@ -168,12 +204,6 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
         owners = {int(job): tenant for job, tenant in event["owners"].items()}
         lines = [self.sight.line(line, owners) for line in event["lines"]]
         await self._forward({"type": "live.ledger", "lines": lines})
-
-    async def live_samples(self, event: dict[str, Any]) -> None:
-        await self._forward(event)
-
-    async def live_usage(self, event: dict[str, Any]) -> None:
-        await self._forward(event)
 
     async def _forward(self, event: dict[str, Any]) -> None:
         if not self.has_ended:
@@ -214,3 +244,12 @@ def _groups_of(viewer: Viewer) -> set[str]:
         # Everything goes to the operators' group; a tenant's as well would come twice.
         return {stream.EVERYONE, stream.OPERATORS}
     return {stream.EVERYONE} | {stream.tenant_group(name) for name in viewer.tenant_names}
+
+
+def _wanted(scope: Mapping[str, Any]) -> set[str]:
+    """Return the groups that a client can do without: `?samples=no`, as the dashboard asks.
+
+    Each node sends samples every few seconds: more messages than all changes together.
+    """
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return set() if query.get("samples") == ["no"] else {stream.SAMPLES}

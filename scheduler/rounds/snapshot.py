@@ -37,7 +37,7 @@ from scheduler.virtual_clusters.cells.selectors import specification_of
 _NODES = f"""
 SELECT n.id, n.name, coalesce(m.name, ''), n.rack,
        n.state = 'ready' AND NOT n.cordoned AND coalesce(w.starts_at > clock_timestamp(), true), n.cpus,
-       n.memory_bytes, n.storage_bandwidth, n.cache_bytes, n.version,
+       n.memory_bytes, n.storage_bandwidth, n.cache_bytes,
        extract(epoch FROM least(n.drain_deadline, w.starts_at))::float8, p.name,
        n.loan_state,
        extract(epoch FROM n.return_by)::float8, extract(epoch FROM n.return_stops_at)::float8
@@ -132,7 +132,6 @@ class _NodeRow(NamedTuple):
     memory_bytes: int
     storage_bandwidth: float
     cache_bytes: int
-    version: int
     closes_at: float | None
     pool: str | None
     loan_state: str
@@ -273,7 +272,6 @@ def _node(row: _NodeRow, gpus: Mapping[int, list[core.Gpu]]) -> core.Node:
         memory_bytes=row.memory_bytes,
         storage_bandwidth=row.storage_bandwidth,
         cache_bytes=row.cache_bytes,
-        version=row.version,
         closes_at=row.closes_at,
         loan=_loan(row),
     )

@@ -16,6 +16,8 @@ T = TypeVar("T", bound=Sized)
 #: Each page is in it.
 EVERYONE = "everyone"
 OPERATORS = "operators"
+#: The pages and programs that want to hear what GPUs do.
+SAMPLES = "samples"
 #: Objects per message: keeps one frame well below the limits of browsers and Redis.
 _BATCH = 100
 

@@ -15,11 +15,13 @@ from tests.patience import PATIENCE_SECONDS
 class Socket:
     """One WebSocket; every wait is bounded, so a message that never comes fails the test."""
 
-    def __init__(self, application: Any, path: str, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self, application: Any, path: str, headers: list[tuple[bytes, bytes]], query: str = ""
+    ) -> None:
         scope = {
             "type": "websocket",
             "path": path,
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": headers,
             "subprotocols": [],
         }

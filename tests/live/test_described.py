@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from controlplane.event_stream import ENDS
-from controlplane.live import LiveConsumer
+from controlplane.live import PASSED_ON, LiveConsumer
 from tests.live.described import DOCUMENT, MESSAGES
 
 
@@ -21,6 +21,7 @@ def said_on(channel: str, action: str) -> set[str]:
 
 def test_the_live_stream_says_what_is_described():
     sent = {name.removeprefix("live_") for name in dir(LiveConsumer) if name.startswith("live_")}
+    sent |= {name.removeprefix("live.") for name in PASSED_ON}
     assert said_on("live", "send") == sent | {"hello", "pong"}
 
 

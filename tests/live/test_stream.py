@@ -1,7 +1,10 @@
 """Who hears what: real Redis, the real ASGI application, and sockets as a browser or an agent opens them."""
 
+import json
+
 import pytest
 from asgiref.sync import sync_to_async
+from channels_redis.serializers import MsgPackSerializer
 from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
@@ -44,16 +47,16 @@ def token_of(user) -> str:
     return secret.text
 
 
-async def connect(path: str, token: str = "") -> Socket:
+async def connect(path: str, token: str = "", query: str = "") -> Socket:
     headers = [(b"host", b"localhost")]
     if token:
         headers.append((b"authorization", f"Bearer {token}".encode()))
-    return Socket(application, path, headers)
+    return Socket(application, path, headers, query)
 
 
-async def watch(user) -> Socket:
+async def watch(user, query: str = "") -> Socket:
     """A page of this user, past its greeting."""
-    socket = await connect("/ws/live", await sync_to_async(token_of)(user))
+    socket = await connect("/ws/live", await sync_to_async(token_of)(user), query)
     assert await socket.connect()
     assert (await socket.receive())["type"] == "hello"
     return socket
@@ -203,6 +206,41 @@ async def test_everybody_hears_of_nodes_and_nodes_name_no_tenant():
     assert ours.tenant.name not in str(message["objects"][0]["data"]["gpus"])
     (told,) = (await page.receive())["gpus"]
     assert told == {"index": 0, "utilisation_percent": 90.0, "memory_used_bytes": 2**30}
+
+
+async def test_a_page_that_wants_no_samples_hears_all_else():
+    user = await sync_to_async(make_user)()
+    node = await sync_to_async(make_node)("v100-a1", gpus=1)
+    page, program = await watch(user, "samples=no"), await watch(user)
+    sample = GpuSample(index=0, utilisation_percent=90.0, memory_used_bytes=2**30)
+    await publish((publish_samples, node.name, [sample]), (publish_nodes, [node.id]))
+    assert (await program.receive())["type"] == "samples"
+    for socket in (page, program):
+        assert await heard(socket) == [("node", node.id)]
+
+
+async def test_a_message_is_decoded_and_written_once_for_all_pages(monkeypatch):
+    _, _, member, operator = await world()
+    pages = [await watch(user) for user in (member, operator, member)]
+    decoded, written = [], []
+    decode, write = MsgPackSerializer.from_bytes, json.dumps
+    monkeypatch.setattr(MsgPackSerializer, "from_bytes", lambda _, text: decoded.append(text) or decode(text))
+    monkeypatch.setattr(
+        json, "dumps", lambda value, **options: written.append(value) or write(value, **options)
+    )
+    await publish((stream.send_to_everyone, [MARKER]))
+    for page in pages:
+        assert await page.receive() == {"type": "objects", "objects": [MARKER]}
+    assert (len(decoded), len(written)) == (1, 1)
+
+
+async def test_many_messages_come_whole_and_in_their_order():
+    _, _, member, operator = await world()
+    pages = [await watch(user) for user in (member, operator)]
+    sent = [[{**MARKER, "id": number}] for number in range(40)]
+    await publish(*[(stream.send_to_everyone, objects) for objects in sent])
+    for page in pages:
+        assert [(await page.receive())["objects"] for _ in sent] == sent
 
 
 async def test_everybody_hears_of_offers_and_loans_and_members_alone_of_their_account():

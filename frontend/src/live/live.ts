@@ -37,7 +37,8 @@ class Live {
   /** Connect; `onOpen` runs at each (re)connection, `onSignedOut` when the session has ended. */
   start(onOpen: () => void, onSignedOut: () => void): () => void {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const connection = new Connection(`${scheme}//${location.host}/ws/live`, {
+    // Pages show what GPUs do from the recorded metrics.
+    const connection = new Connection(`${scheme}//${location.host}/ws/live?samples=no`, {
       onMessage: (message) => this.receive(message),
       onOpen,
       onSignedOut,

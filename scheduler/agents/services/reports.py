@@ -50,7 +50,7 @@ from scheduler.nodes.services.health import findings_apply
 from scheduler.nodes.services.isolation import refuse_unisolated
 from scheduler.telemetry.metrics.services import readings_store
 from scheduler.telemetry.throughputs.services.measuring import measure
-from scheduler.wiring.stream import EVERYONE, log_group, on_commit, send
+from scheduler.wiring.stream import SAMPLES, log_group, on_commit, send
 from scheduler.wiring.wakeups import request_round_on_commit
 
 #: So that several reports may be lost before the lease is.
@@ -495,4 +495,4 @@ def publish_samples(node_name: str, samples: Sequence[Any]) -> None:
         }
         for sample in samples
     ]
-    on_commit(send, [((EVERYONE,), {"type": "live.samples", "node": node_name, "gpus": gpus})])
+    on_commit(send, [((SAMPLES,), {"type": "live.samples", "node": node_name, "gpus": gpus})])

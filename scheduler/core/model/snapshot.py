@@ -95,7 +95,6 @@ class Node:
     #: Bytes a second of its storage, and bytes of it that stay in its cache; 0: not stated.
     storage_bandwidth: float = 0.0
     cache_bytes: int = 0
-    version: int = 0
 
     @property
     def takes_work(self) -> bool:

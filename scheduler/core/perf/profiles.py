@@ -127,6 +127,9 @@ def first_known(profiles: Iterable[Profile | None]) -> Profile | None:
     None if no profile has any figure.
     """
     known = [profile for profile in profiles if profile is not None]
+    if not known:
+        # As of most jobs, and a round asks about all of them.
+        return None
     found = Profile(
         utilisation=next((one.utilisation for one in known if one.utilisation is not None), None),
         memory_utilisation=next(

@@ -68,4 +68,5 @@ def test_what_a_job_does_not_know_its_like_do() -> None:
     own, like = Profile(utilisation=0.0), Profile(utilisation=0.9, amp=False)
     assert first_known([None, own, like]) == Profile(utilisation=0.0, amp=False)
     assert first_known([None, Profile()]) is None
+    assert first_known([None, None]) is None
     assert blended(Profile(), like) == like

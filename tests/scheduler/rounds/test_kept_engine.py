@@ -21,7 +21,7 @@ from scheduler.core.round import rounds as rounds_module
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.rounds import Rounds
 from scheduler.jobs.attempts.services.lifecycle import part_exited, part_running
-from scheduler.models import Job, Round
+from scheduler.models import Job, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
@@ -133,6 +133,28 @@ def test_another_node_makes_another_engine(cluster: Cluster, engines: list[Round
     assert is_replayed_alike(decided())
     assert other.attempts.exists()
     assert len(engines) == 2
+
+
+def test_nodes_whose_jobs_come_and_go_make_no_other_engine(
+    cluster: Cluster, engines: list[RoundEngine], django_capture_on_commit_callbacks: Any
+) -> None:
+    """Pages see that by the version of the node's row, which grows after each commit."""
+
+    def committed() -> Round:
+        with django_capture_on_commit_callbacks(execute=True):
+            return decided()
+
+    def version() -> int:
+        return Node.objects.values_list("version", flat=True).get(id=cluster.node.id)
+
+    before, first, second = version(), cluster.submit(gpus=4), cluster.submit(gpus=4)
+    committed()
+    with django_capture_on_commit_callbacks(execute=True):
+        cluster.end(first)
+    assert version() == before + 2
+    assert is_replayed_alike(committed())
+    assert second.attempts.get().state == "starting"
+    assert len(engines) == 1
 
 
 def test_a_round_that_is_interrupted_or_overtaken_leaves_no_trace(
