@@ -10,6 +10,7 @@ from scheduler.core.building_blocks.pace import Pace, measured_seconds
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.job_array import ArrayTask
+from scheduler.core.model.training import Goodput, Profile, Training
 from scheduler.core.perf.recurrence import Like, Recurrence
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
@@ -129,10 +130,11 @@ def read_jobs(
         (row.tenant, stated.application or f"{_NAMED}{row.name}")
         for row, stated in zip(rows, shapes, strict=True)
     ]
-    jobs = [
-        beside.job(row, stated, job_class)
+    known = [
+        beside.known(row, stated, job_class)
         for row, stated, job_class in zip(rows, shapes, classes, strict=True)
     ]
+    jobs = _made.jobs(rows, known)
     singletons = {row.id for row, stated in zip(rows, shapes, strict=True) if stated.singleton}
     return ReadJobs(
         left_out=tuple(left_out),
@@ -164,51 +166,22 @@ class _Beside:
     #: None if no policy reads it.
     recurrence: Recurrence | None
 
-    def job(self, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> core.Job:
-        known = self.throughputs.of(job_class, stated.gpus, stated.throughput, row.shape)
-        measured = None
-        if row.pace is not None:
-            amount = stated.amount(stated.gpus)
-            measured = measured_seconds(_pace_of(row.pace), amount, known.throughput)
-        gpu_models = tuple(row.gpu_models)
-        job = core.Job(
-            id=row.id,
-            tenant=row.tenant,
-            virtual_cluster=row.virtual_cluster,
-            submitted_at=row.submitted_at,
-            user=row.user,
-            gpu_models=known.accepted(gpu_models) if known.not_on else gpu_models,
-            priority=row.priority,
-            guaranteed=row.guaranteed,
-            time_limit_seconds=stated.limited(row.time_limit_seconds),
-            eligible_at=row.eligible_at,
-            waits_since=row.waits_since,
+    def known(self, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> "_Known":
+        """Return all that a job is made of beside its row."""
+        throughputs = self.throughputs.of(job_class, stated.gpus, stated.throughput, row.shape)
+        return _Known(
+            stated=stated,
+            throughputs=throughputs,
             awaits=self.awaited.get(row.id, ()),
-            array=_array_of(row),
-            held=row.held,
-            cancelling=row.cancelling,
-            throughput=known.throughput,
-            estimated=known.estimated,
-            spread_speeds=known.spread,
-            deadline_at=stated.deadline_at(row.submitted_at),
-            training=self.trainings.of(row.id, known.throughput),
+            training=self.trainings.of(row.id, throughputs.throughput),
             losses=self.losses.get(row.id, ()),
-            goodput=self.scalings.of(row.id, known.throughput),
+            goodput=self.scalings.of(row.id, throughputs.throughput),
             profile=self.profiles.of(row.id, row.user, job_class),
-            estimate_seconds=stated.estimate_seconds if measured is None else measured,
-            measured=measured is not None,
             usual_seconds=self._usual_seconds(row, stated, job_class),
-            attained_service={model: float(value) for model, value in json.loads(row.service).items()},
-            attempts=row.attempts_started,
             avoid=self._avoided(row, stated),
             outlasts=self._outlasted(row, stated),
-            preemption_cost_seconds=row.preemption_cost_seconds,
-            short_runs=row.short_runs,
-            may_borrow_at=row.may_borrow_at,
-            version=row.version,
-            **stated.facts(),
+            after_trial=self._after_trial(stated, job_class) if stated.after_trial else None,
         )
-        return self._on_trial(job, row, stated, job_class) if stated.after_trial else job
 
     def names(self) -> Names:
         """Return the job names that matter."""
@@ -238,11 +211,104 @@ class _Beside:
             [node for node, seconds in self.closing if lasts_seconds is None or lasts_seconds > seconds]
         )
 
-    def _on_trial(self, job: core.Job, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> core.Job:
+    def _after_trial(self, stated: Shape, job_class: tuple[str, str]) -> tuple[Shape, JobThroughputs]:
         gang = shape_of(stated.after_trial)
-        known = self.throughputs.of(job_class, gang.gpus, gang.throughput, stated.after_trial)
-        itself = _after_trial(job, gang, known, row.time_limit_seconds)
-        return replace(job, trial=core.Trial(seconds=stated.estimate_seconds or 0.0, gang=itself))
+        return gang, self.throughputs.of(job_class, gang.gpus, gang.throughput, stated.after_trial)
+
+
+class _Known(NamedTuple):
+    """All that a job is made of beside its row."""
+
+    stated: Shape
+    throughputs: JobThroughputs
+    awaits: tuple[Awaited, ...]
+    training: Training | None
+    losses: Losses
+    goodput: Goodput | None
+    profile: Profile | None
+    usual_seconds: float | None
+    avoid: tuple[core.NodeId, ...]
+    outlasts: tuple[core.NodeId, ...]
+    #: Shape and throughputs of the gang, for a job whose trial run comes first.
+    after_trial: tuple[Shape, JobThroughputs] | None
+
+
+class _MadeJobs:
+    """The jobs as this process read them last. One of which nothing differs is the same object again.
+
+    To make a job takes several times as long as to compare what it is made of, and a round that gets the same
+    object need not compare it again.
+    """
+
+    def __init__(self) -> None:
+        self._made: Mapping[core.JobId, tuple[object, core.Job]] = {}
+
+    def jobs(self, rows: Sequence[JobRow], known: Sequence[_Known]) -> list[core.Job]:
+        before, made = self._made, dict[core.JobId, tuple[object, core.Job]]()
+        for row, found in zip(rows, known, strict=True):
+            # The text of its shape, the longest of a row, is compared as what it states.
+            content = row[:_SHAPE], row[_SHAPE + 1 :], found
+            kept = before.get(row.id)
+            if kept is None or kept[0] != content:
+                kept = content, _job(row, found)
+            made[row.id] = kept
+        # Threads that read at the same time each keep theirs whole.
+        self._made = made
+        return [job for _, job in made.values()]
+
+
+_SHAPE = JobRow._fields.index("shape")
+_made = _MadeJobs()
+
+
+def _job(row: JobRow, known: _Known) -> core.Job:
+    stated, throughputs = known.stated, known.throughputs
+    measured = None
+    if row.pace is not None:
+        amount = stated.amount(stated.gpus)
+        measured = measured_seconds(_pace_of(row.pace), amount, throughputs.throughput)
+    gpu_models = tuple(row.gpu_models)
+    job = core.Job(
+        id=row.id,
+        tenant=row.tenant,
+        virtual_cluster=row.virtual_cluster,
+        submitted_at=row.submitted_at,
+        user=row.user,
+        gpu_models=throughputs.accepted(gpu_models) if throughputs.not_on else gpu_models,
+        priority=row.priority,
+        guaranteed=row.guaranteed,
+        time_limit_seconds=stated.limited(row.time_limit_seconds),
+        eligible_at=row.eligible_at,
+        waits_since=row.waits_since,
+        awaits=known.awaits,
+        array=_array_of(row),
+        held=row.held,
+        cancelling=row.cancelling,
+        throughput=throughputs.throughput,
+        estimated=throughputs.estimated,
+        spread_speeds=throughputs.spread,
+        deadline_at=stated.deadline_at(row.submitted_at),
+        training=known.training,
+        losses=known.losses,
+        goodput=known.goodput,
+        profile=known.profile,
+        estimate_seconds=stated.estimate_seconds if measured is None else measured,
+        measured=measured is not None,
+        usual_seconds=known.usual_seconds,
+        attained_service={model: float(value) for model, value in json.loads(row.service).items()},
+        attempts=row.attempts_started,
+        avoid=known.avoid,
+        outlasts=known.outlasts,
+        preemption_cost_seconds=row.preemption_cost_seconds,
+        short_runs=row.short_runs,
+        may_borrow_at=row.may_borrow_at,
+        version=row.version,
+        **stated.facts(),
+    )
+    if known.after_trial is None:
+        return job
+    itself = _after_trial(job, *known.after_trial, row.time_limit_seconds)
+    return replace(job, trial=core.Trial(seconds=stated.estimate_seconds or 0.0, gang=itself))
 
 
 def _read_beside(cursor: Any, throughputs: KnownThroughputs) -> _Beside:
