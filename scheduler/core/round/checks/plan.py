@@ -215,9 +215,8 @@ class _Uses:
         self._jobs, self._where = jobs, where
         self._whole: dict[GpuId, tuple[JobId, ...]] = {}
         self._parts: dict[GpuId, list[tuple[tuple[JobId, ...], GpuPart]]] = {}
-
-    def is_given(self, gpu: GpuId) -> bool:
-        return gpu in self._whole or gpu in self._parts
+        #: The GPUs of all that was added.
+        self.given: set[GpuId] = set()
 
     def add(self, jobs: tuple[JobId, ...], replicas: tuple[tuple[GpuId, ...], ...]) -> None:
         first = self._jobs.get(jobs[0])
@@ -226,6 +225,7 @@ class _Uses:
             raise PlanError(f"{jobs} were given a GPU twice: {replicas}")
         if parts and len(jobs) > 1:
             raise PlanError(f"jobs {jobs} have parts of GPUs and were granted these together")
+        self.given.update(*replicas)
         for gpu in [gpu for replica in replicas for gpu in replica]:
             others = self._whole.get(gpu) or tuple([job for by, _ in self._parts.get(gpu, ()) for job in by])
             if others and (gpu in self._whole or gpu not in parts):
@@ -248,9 +248,10 @@ def _check_kept(kept: Mapping[JobId, Running], uses: _Uses) -> None:
     """Check that jobs without an action keep their GPUs, or their parts of them."""
     seen: set[AllocationId] = set()
     for job, running in kept.items():
-        taken = [gpu for gpu in running.gpus if uses.is_given(gpu)]
-        if not taken or running.allocation in seen:
+        # Few of thousands are on a GPU that is given anew.
+        if uses.given.isdisjoint(running.gpus) or running.allocation in seen:
             continue
+        taken = [gpu for gpu in running.gpus if gpu in uses.given]
         seen.add(running.allocation)
         try:
             uses.add(running.jobs, running.replicas)
@@ -285,7 +286,10 @@ def _check_guarantees(
             parts = jobs[action.jobs[0]].parts_on(replicas)
             count(action.virtual_cluster, action.placement.gpu_model, kept_gpus, parts.keys())
     for running in snapshot.running:
-        first = jobs.get(next((job for job in running.jobs if job in kept), running.jobs[0]))
+        number = running.jobs[0]
+        if number not in kept:
+            number = next((job for job in running.jobs if job in kept), number)
+        first = jobs.get(number)
         if first is None or not first.guaranteed or running.stopping:
             continue
         if first.id in kept and kept[first.id].guaranteed:
