@@ -96,8 +96,8 @@ format: setup-dev ## Put the code into the one format
 	$(VENV)/ruff check --fix .
 	$(VENV)/ruff format .
 
-bench: setup-dev ## Run every benchmark and print its raw numbers
-	@for script in $(wildcard benchmarks/bench_*.py); do echo "== $$script"; $(VENV)/python $$script || exit 1; done
+bench: setup-dev ## Run every benchmark (ARGS="decide round": these), print raw numbers, keep them in .bench
+	@$(VENV)/python -m scripts.bench $(ARGS)
 
 dashboard: frontend/dist/index.html ## Build the dashboard
 

@@ -5,7 +5,8 @@ import platform
 from pathlib import Path
 
 
-def describe_machine() -> str:
+def machine() -> dict[str, str | int]:
+    """Return the same by name."""
     model = "unknown processor"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -14,7 +15,18 @@ def describe_machine() -> str:
                 model = line.partition(":")[2].strip()
                 break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": os.cpu_count() or 0,
+        "processor": model,
+        "memory_gib": round(memory),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def describe_machine() -> str:
+    known = machine()
     return (
-        f"machine: {os.cpu_count()} cores, {model}, {memory:.0f} GiB, "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+        f"machine: {known['cores']} cores, {known['processor']}, {known['memory_gib']} GiB, "
+        f"{known['system']}, Python {known['python']}"
     )

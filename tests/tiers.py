@@ -68,7 +68,8 @@ TIERS = (
     Tier(
         "node",
         "tests/agent tests/allot tests/examples tests/test_distributions.py tests/test_pairs.py"
-        " tests/test_nightly.py tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
+        " tests/test_bench.py tests/test_nightly.py tests/test_patience.py tests/test_processes.py"
+        " tests/test_tiers.py",
     ),
     Tier("platform", "tests/browser tests/e2e"),
     Tier(

@@ -248,7 +248,7 @@ def _check_kept(kept: Mapping[JobId, Running], uses: _Uses) -> None:
     """Check that jobs without an action keep their GPUs, or their parts of them."""
     seen: set[AllocationId] = set()
     for job, running in kept.items():
-        # Few of thousands are on a GPU that is given anew.
+        # Few of thousands are on a GPU that another job gets.
         if uses.given.isdisjoint(running.gpus) or running.allocation in seen:
             continue
         taken = [gpu for gpu in running.gpus if gpu in uses.given]
