@@ -78,6 +78,8 @@ async def test_a_page_is_answered_though_the_program_closes_what_it_used_before(
         assert (await waiting).status_code == 403
 
 
+# Channels looks after the connections to the database before it passes on a message.
+@pytest.mark.django_db
 @pytest.mark.parametrize("error", [OSError, RuntimeError])
 async def test_an_end_whose_socket_is_gone_does_not_fail_the_other(error: type[Exception]):
     gone = asyncio.Event()
