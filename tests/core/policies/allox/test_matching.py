@@ -89,6 +89,17 @@ def test_leaving_out_positions_loses_nothing(seed: int) -> None:
     assert sum_of_ends(plan(seconds, lanes), seconds) == pytest.approx(in_full(seconds, lanes))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_lanes_get_more_positions_than_a_greedy_matching_fills_where_the_best_one_needs_them(
+    seed: int,
+) -> None:
+    """With the greedy depths alone the plan of the third seed costs 1.1 % more."""
+    dice = np.random.default_rng(seed)
+    seconds = (10 ** dice.uniform(2, 4, (256, 1)) * dice.uniform(1, 8, (256, 3))).tolist()
+    lanes = [[0.0, *np.sort(10 ** dice.uniform(2, 5.5, 4)).tolist()] for _ in range(3)]
+    assert sum_of_ends(plan(seconds, lanes), seconds) == pytest.approx(in_full(seconds, lanes), rel=1e-9)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_grouping_many_busy_lanes_loses_little(seed: int) -> None:
     dice = random.Random(seed)
