@@ -47,6 +47,12 @@ export default defineConfig(({ command }) => ({
     // Tells which files a page loads; a test holds them to their budget.
     manifest: "chunks.json",
     license: { fileName: "licenses.md" },
+    rolldownOptions: {
+      output: {
+        // What most pages share is one file, not dozens of a few hundred bytes each.
+        codeSplitting: { groups: [{ name: "shared", minShareCount: 32 }] },
+      },
+    },
   },
   test: {
     // Tests run beside whole platforms on two slow processors: what hangs fails later, what is slow does not.

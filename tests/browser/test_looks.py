@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -99,13 +100,27 @@ def test_figures_end_where_their_header_ends(open_page):
 
 
 DIST = ROOT / "frontend" / "dist"
-#: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
-PAGE_BUDGET_BYTES = 368_000
-#: What a browser fetches only when its user clicks for it.
-ON_DEMAND = {"src/features/submit/save-template.tsx"}
+#: What the address of a page makes a browser fetch; fonts and pictures are no code.
+PAGE_BUDGET_BYTES = 205_000
+#: Pages that show more at once: an editor of YAML with its parser (118 kB), or charts beside forms.
+LARGE_PAGES = {
+    "src/features/submit/submit-page.tsx": 310_000,
+    "src/features/cell-editor/editor-page.tsx": 310_000,
+    "src/features/job/job-page.tsx": 245_000,
+    "src/features/nodes/node-page.tsx": 225_000,
+}
+#: What a browser fetches only when its user clicks for it; dialogs besides.
+ON_DEMAND = {
+    "src/components/gpu-map/gpu-table.tsx",
+    "src/components/terminal/terminal.tsx",
+    "src/features/job/specification.tsx",
+    "src/features/jobs/side-panel.tsx",
+    "src/features/submit/folder/bring-folder.ts",
+    "src/features/submit/save-template.tsx",
+}
 #: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
 #: only those load who open a shell, and 14 kB what packs a folder, for those who choose one.
-TOTAL_BUDGET_BYTES = 618_000
+TOTAL_BUDGET_BYTES = 630_000
 
 
 def test_what_a_first_visit_loads_stays_within_its_budget():
@@ -113,9 +128,11 @@ def test_what_a_first_visit_loads_stays_within_its_budget():
     entry = files_of(chunks, "index.html", lazily=False)
     pages = chunks["index.html"]["dynamicImports"]
     assert len(pages) > 10
+    assert set(pages) > set(LARGE_PAGES)
     for page in pages:
         size_bytes = compressed(entry | files_of(chunks, page, lazily=True))
-        assert 100_000 < size_bytes < PAGE_BUDGET_BYTES, f"{page} makes a browser load {size_bytes} bytes"
+        budget = LARGE_PAGES.get(page, PAGE_BUDGET_BYTES)
+        assert 100_000 < size_bytes < budget, f"{page} makes a browser load {size_bytes} bytes"
 
 
 def test_all_pages_together_stay_within_their_budget():
@@ -137,7 +154,7 @@ def test_the_licences_of_all_that_is_shipped_are_shipped_with_it():
 def files_of(chunks: dict, name: str, *, lazily: bool) -> set[str]:
     """Return the files of a chunk and of what it imports; `lazily` with what it loads once it is shown."""
     found: set[str] = set()
-    left, seen = [name], {"index.html", *ON_DEMAND} - {name}
+    left, seen = [name], {"index.html"} - {name}
     while left:
         name = left.pop()
         if name in seen:
@@ -146,8 +163,13 @@ def files_of(chunks: dict, name: str, *, lazily: bool) -> set[str]:
         chunk = chunks[name]
         found |= {chunk["file"], *chunk.get("css", ())}
         left += chunk.get("imports", ())
-        left += chunk.get("dynamicImports", ()) if lazily else ()
+        if lazily:
+            left += [other for other in chunk.get("dynamicImports", ()) if not is_on_demand(other)]
     return found
+
+
+def is_on_demand(chunk: str) -> bool:
+    return chunk in ON_DEMAND or Path(chunk).stem.endswith(("-dialog", "-dialogs"))
 
 
 def compressed(files: set[str]) -> int:

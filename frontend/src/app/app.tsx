@@ -6,11 +6,14 @@ import { ApiError, setCsrfToken } from "@/api/client";
 import { meQuery } from "@/api/queries";
 import { startLive } from "@/app/live-queries";
 import { router } from "@/app/router";
-import { INVITATION_PATH, InvitationPage } from "@/features/session/invitation-page";
 import { SignInPage } from "@/features/session/sign-in-page";
 import { ErrorNotice } from "@/ui/feedback";
+import { onDemand } from "@/ui/on-demand";
 import { ToastProvider } from "@/ui/toasts";
 import styles from "@/app/app.module.css";
+
+const INVITATION_PATH = "/invitation";
+const InvitationPage = onDemand(async () => (await import("@/features/session/invitation-page")).InvitationPage);
 
 const queryClient: QueryClient = new QueryClient({
   defaultOptions: {
@@ -45,6 +48,8 @@ function Gate() {
     error,
     refetch,
   } = useQuery({ ...meQuery, refetchInterval: (query) => (query.state.error ? 3000 : false) });
+  // The code of the page comes while the server says who is signed in.
+  useEffect(() => void router.load(), []);
   if (me !== undefined && window.location.pathname === INVITATION_PATH) return <InvitationPage me={me} />;
   if (me) return <SignedIn csrfToken={me.csrf_token} key={me.user.username} />;
   if (me === null) return <SignInPage />;

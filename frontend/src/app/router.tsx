@@ -9,7 +9,6 @@ import type { ThroughputFilters } from "@/api/throughput-queries";
 import type { UsageFilters } from "@/api/usage-queries";
 import { Shell } from "@/app/shell";
 import { type JobSearch, readJobSearch } from "@/components/job-search";
-import { OverviewPage } from "@/features/overview/overview-page";
 import { buttonClass } from "@/ui/button";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
 import { PageLayout } from "@/ui/layout";
@@ -24,7 +23,11 @@ const day = (value: unknown): string | undefined => {
   return written && !Number.isNaN(Date.parse(`${written}T00:00`)) ? written : undefined;
 };
 
-const overview = createRoute({ getParentRoute: () => root, path: "/", component: OverviewPage });
+const overview = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  component: lazyRouteComponent(() => import("@/features/overview/overview-page"), "OverviewPage"),
+});
 
 const jobs = createRoute({
   getParentRoute: () => root,

@@ -7,11 +7,13 @@ import { answerOf, api, once } from "@/api/client";
 import type { Job } from "@/api/schema";
 import { mayActFor } from "@/components/roles";
 import { useSession } from "@/components/session";
-import { ChangeDialog } from "@/components/job/change-dialog";
 import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
+
+const ChangeDialog = onDemand(async () => (await import("@/components/job/change-dialog")).ChangeDialog);
 
 export function JobActions({ job }: { job: Job }) {
   const me = useSession();

@@ -2,7 +2,8 @@ import { screen, waitFor } from "@testing-library/react";
 import { describe, expect, it, test, vi } from "vitest";
 
 import type { FailureRule } from "@/api/schema";
-import { draftOf, earlier, EMPTY, endsOf, RuleDialog, ruleOf, withRule } from "@/features/failures/rule-dialog";
+import { draftOf, EMPTY, RuleDialog, ruleOf } from "@/features/failures/rule-dialog";
+import { earlier, endsOf, withRule } from "@/features/failures/rules";
 import { renderPage } from "@/testing/render";
 import { Refusal, server } from "@/testing/server";
 

@@ -7,13 +7,16 @@ import { changeFailureRules, failureRulesQuery } from "@/api/settings-queries";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
 import styles from "@/features/failures/failures.module.css";
-import { earlier, endsOf, retryText, RuleDialog } from "@/features/failures/rule-dialog";
+import { earlier, endsOf, retryText } from "@/features/failures/rules";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
+
+const RuleDialog = onDemand(async () => (await import("@/features/failures/rule-dialog")).RuleDialog);
 
 /** The rules in the order in which they are tried; operators change them. */
 export function RulesPanel() {

@@ -13,7 +13,6 @@ import { LedgerList } from "@/components/ledger/ledger-list";
 import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
 import { JobMaintenanceNotice } from "@/components/maintenance-notice";
 import { useNow } from "@/components/now";
-import { writeSpec } from "@/components/spec-text";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
 import { ArtefactsPanel } from "@/features/job/artefacts-panel";
@@ -42,8 +41,11 @@ import { WaitingPanel } from "@/components/job/waiting-panel";
 import { live, useNewestOne } from "@/live/live";
 import { Tabs } from "@/ui/choice";
 import { DataTable } from "@/ui/data-table";
-import { CopyButton, EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
+import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
+
+const Specification = onDemand(async () => (await import("@/features/job/specification")).Specification);
 
 const route = getRouteApi("/jobs/$id");
 const TABS = ["overview", "log", "terminal", "metrics", "files", "events", "spec"] as const;
@@ -92,7 +94,11 @@ function JobView({ job }: { job: Job }) {
           { value: "files", label: "Files", content: () => <ArtefactsPanel job={job.id} path={path ?? ""} /> },
           { value: "terminal", label: "Terminal", content: () => <TerminalPanel job={job} /> },
           { value: "events", label: "Events", content: () => <Events job={job} /> },
-          { value: "spec", label: "Specification", content: () => <Specification job={job} /> },
+          {
+            value: "spec",
+            label: "Specification",
+            content: () => <Specification job={job} />,
+          },
         ]}
       />
     </PageLayout>
@@ -238,17 +244,6 @@ function Events({ job }: { job: Job }) {
   return (
     <Panel flush>
       <EventTable events={query.data} query={query} empty={<EmptyState title="No events" />} />
-    </Panel>
-  );
-}
-
-function Specification({ job }: { job: Job }) {
-  const text = writeSpec(job.spec);
-  return (
-    <Panel title="Specification" actions={<CopyButton text={text} label="Copy the specification" />}>
-      <pre className={styles.spec} tabIndex={0}>
-        {visible(text)}
-      </pre>
     </Panel>
   );
 }

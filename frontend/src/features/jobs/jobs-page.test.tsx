@@ -200,7 +200,7 @@ describe("the jobs table", () => {
     server.on("POST /jobs/searches", { ...saved, id: 6 });
     const { user, address } = await renderPage(JobsPage, { ...member, at: "/jobs?state=running" });
     await user.click(await screen.findByRole("button", { name: "Saved searches" }));
-    await user.type(screen.getByLabelText("Name of this search"), "runs");
+    await user.type(await screen.findByLabelText("Name of this search"), "runs");
     await user.selectOptions(screen.getByLabelText("For"), "everybody in vision");
     await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() =>

@@ -6,13 +6,16 @@ import type { CreditAccount } from "@/api/schema";
 import { amount } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
-import { AllowanceDialog, GrantDialog } from "@/features/market/credit-dialogs";
 import { allowanceText } from "@/features/market/words";
 import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import styles from "@/features/market/market.module.css";
+
+const AllowanceDialog = onDemand(async () => (await import("@/features/market/credit-dialogs")).AllowanceDialog);
+const GrantDialog = onDemand(async () => (await import("@/features/market/credit-dialogs")).GrantDialog);
 
 /** What each virtual cluster has to pay with; operators grant more. */
 export function AccountsPanel() {

@@ -6,13 +6,15 @@ import { useState } from "react";
 import { accountsQuery } from "@/api/market-queries";
 import { AccountsPanel } from "@/features/market/accounts-panel";
 import { LoansPanel } from "@/features/market/loans-panel";
-import { OfferDialog } from "@/features/market/offer-dialog";
 import { OffersPanel } from "@/features/market/offers-panel";
 import { RulesPanel } from "@/features/market/rules-panel";
 import { TransfersPanel } from "@/features/market/transfers-panel";
 import { Button } from "@/ui/button";
 import { Tabs } from "@/ui/choice";
 import { PageLayout, Stack } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
+
+const OfferDialog = onDemand(async () => (await import("@/features/market/offer-dialog")).OfferDialog);
 
 const route = getRouteApi("/market");
 const TABS = ["offers", "rules", "credits"] as const;

@@ -4,14 +4,16 @@ import { useState } from "react";
 
 import { deleteRule, rulesQuery } from "@/api/market-queries";
 import type { MarketRule } from "@/api/schema";
-import { RuleDialog } from "@/features/market/rule-dialog";
 import { useDeed } from "@/features/market/use-deed";
 import { ruleText } from "@/features/market/words";
 import { Button, IconButton } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import styles from "@/features/market/market.module.css";
+
+const RuleDialog = onDemand(async () => (await import("@/features/market/rule-dialog")).RuleDialog);
 
 /** What virtual clusters lend and borrow by themselves. */
 export function RulesPanel({ mine }: { mine: readonly string[] }) {

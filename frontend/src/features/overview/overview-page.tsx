@@ -6,7 +6,6 @@ import { activeJobsQuery, nodesQuery, virtualClustersQuery } from "@/api/queries
 import type { Job } from "@/api/schema";
 import { jobsOn, plantGarden } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
-import { GpuTable } from "@/components/gpu-map/gpu-table";
 import { Legend } from "@/components/gpu-map/legend";
 import type { ColourBy } from "@/components/gpu-map/paint";
 import { useSession } from "@/components/session";
@@ -19,7 +18,10 @@ import { useLiveState, useNewest } from "@/live/live";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, Skeleton } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import styles from "@/features/overview/overview-page.module.css";
+
+const GpuTable = onDemand(async () => (await import("@/components/gpu-map/gpu-table")).GpuTable);
 
 export function OverviewPage() {
   const nodes = useQuery(nodesQuery);

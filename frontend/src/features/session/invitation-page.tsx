@@ -11,8 +11,6 @@ import { TextField } from "@/ui/field";
 import { Form } from "@/ui/form";
 import styles from "@/features/session/sign-in-page.module.css";
 
-export const INVITATION_PATH = "/invitation";
-
 /** Where the link of an invitation leads, signed in or not. What stands behind the # never leaves the page by itself. */
 export function InvitationPage({ me }: { me: Me | null }) {
   const [secret] = useState(() => window.location.hash.slice(1));

@@ -13,7 +13,7 @@ interface Props {
 }
 
 /** Asks for the name of a template, and saves what is written under it. */
-export default function SaveTemplate({ tenant, spec, onClose }: Props) {
+export function SaveTemplate({ tenant, spec, onClose }: Props) {
   const say = useSay();
   const queries = useQueryClient();
   const save = useMutation({

@@ -1,16 +1,16 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Trash2 } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
+import { useState } from "react";
 
 import { deleteTemplate, readTemplate, templatesQuery } from "@/api/template-queries";
 import { writeSpec } from "@/components/spec-text";
 import { Button, IconButton } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { muted, Row } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 
-// Only those load it who save a template.
-const SaveTemplate = lazy(() => import("@/features/submit/save-template"));
+const SaveTemplate = onDemand(async () => (await import("@/features/submit/save-template")).SaveTemplate);
 
 interface Props {
   tenant: string;
@@ -68,9 +68,7 @@ export default function TenantTemplates({ tenant, spec, onTake }: Props) {
           setDeleting(null);
         }}
       />
-      <Suspense>
-        {isSaving && spec && <SaveTemplate tenant={tenant} spec={spec} onClose={() => setSaving(false)} />}
-      </Suspense>
+      {isSaving && spec && <SaveTemplate tenant={tenant} spec={spec} onClose={() => setSaving(false)} />}
     </Row>
   );
 }

@@ -7,11 +7,9 @@ import { gpuModelsQuery, tenantsQuery } from "@/api/queries";
 import { exportAddress, throughputsQuery } from "@/api/throughput-queries";
 import { Filter, TypedSearch } from "@/components/filter";
 import { useSession } from "@/components/session";
-import { ImportDialog } from "@/features/throughputs/import-dialog";
 import { InterferencePanel } from "@/features/throughputs/interference-panel";
 import { PricesPanel } from "@/features/throughputs/prices-panel";
 import { type Chosen, modelsOf } from "@/features/throughputs/rows";
-import { ThroughputDialog } from "@/features/throughputs/throughput-dialog";
 import { ThroughputTable } from "@/features/throughputs/throughput-table";
 import { Button, buttonClass } from "@/ui/button";
 import { Segments } from "@/ui/choice";
@@ -19,6 +17,12 @@ import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { muted, PageLayout, Panel, Row, Stack } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
+
+const ImportDialog = onDemand(async () => (await import("@/features/throughputs/import-dialog")).ImportDialog);
+const ThroughputDialog = onDemand(
+  async () => (await import("@/features/throughputs/throughput-dialog")).ThroughputDialog,
+);
 
 const route = getRouteApi("/throughputs");
 const PARTNERS = [

@@ -1,0 +1,25 @@
+import { type ComponentType, lazy, Suspense, useEffect } from "react";
+
+import { useSay } from "@/ui/toasts";
+
+/** A component whose code is fetched when it is first shown, such as a dialog that few visitors open. */
+export function onDemand<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
+  const Loaded = lazy(async () => ({ default: await load().catch(() => Missing) }));
+  return function OnDemand(props: Props) {
+    return (
+      <Suspense fallback={null}>
+        <Loaded {...props} />
+      </Suspense>
+    );
+  };
+}
+
+/** Stands for what cannot be fetched, so that the page and what was typed into it stay. */
+function Missing({ onClose }: { onClose?: () => void }) {
+  const say = useSay();
+  useEffect(() => {
+    say("failed", "This part of the page cannot be loaded: reload the page.");
+    onClose?.();
+  }, [say, onClose]);
+  return null;
+}
