@@ -76,14 +76,20 @@ def tables_of(bids: Sequence[Bid], supply: Mapping[Good, int]) -> Tables:
                 f"to bidder {place} getting nothing is worth {bid.nothing}, not a number above 0"
             )
         entries = []
+        of_nothing = math.log(bid.nothing)
         for number, row in enumerate(bid.rows):
-            if any(pieces < 0 for pieces in row.takes.values()):
+            takes = row.takes
+            if takes and min(takes.values()) < 0:
                 raise ValueError(f"row {number} of bidder {place} takes less than 0 pieces of something")
             if not bid.nothing < row.worth < math.inf:
                 continue
-            takes = {good: pieces for good, pieces in row.takes.items() if pieces}
-            if all(pieces <= supply.get(good, 0) for good, pieces in takes.items()):
-                entries.append(Entry(number, math.log(row.worth) - math.log(bid.nothing), takes))
+            if 0 in takes.values():
+                takes = {good: pieces for good, pieces in takes.items() if pieces}
+            for good, pieces in takes.items():
+                if pieces > supply.get(good, 0):
+                    break
+            else:
+                entries.append(Entry(number, math.log(row.worth) - of_nothing, takes))
         tables.append(tuple(sorted(entries, key=lambda entry: (-entry.gain, entry.row))))
     return Tables(dict(supply), tuple(tables), tuple(supply))
 
@@ -100,6 +106,18 @@ class Arrays:
     place: Ints
     supply: Floats
     bidders: int
+
+    def of(self, entries: NDArray[np.bool_], supply: Floats) -> Arrays:
+        """Return the arrays of some bidders, all of whose entries these are, with another supply."""
+        owners, bidder = np.unique(self.bidder[entries], return_inverse=True)
+        return Arrays(
+            gain=self.gain[entries],
+            takes=self.takes[entries],
+            bidder=bidder,
+            place=self.place[entries],
+            supply=supply,
+            bidders=len(owners),
+        )
 
 
 def arrays_of(tables: Tables) -> Arrays:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from scheduler.core.policies.themis.auction import prices
 from scheduler.core.policies.themis.auction.assigning import assign
 from scheduler.core.policies.themis.auction.holding import Result, hold
 from scheduler.core.policies.themis.auction.table import Bid, Good, Row, tables_of
@@ -218,6 +219,35 @@ class TestBeyondExact:
             result = hold(bids, supply)
             assert not result.exact_payments
             assert 0 <= result.gap < gap * result.value
+
+    @pytest.mark.parametrize("kind", ["unlike", "alike", "rich", "poor", "nothing"])
+    def test_the_bidders_in_doubt_give_the_optimum_of_all(
+        self, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where all are alike all are in doubt; a few with a good of their own are never in the sample."""
+        bids, supply = crowd(600)
+        if kind == "alike":
+            bids = bids[:2] * 300
+        elif kind == "rich":
+            supply = {"fast": 1_200, "slow": 10}
+        elif kind == "poor":
+            supply = {"fast": 3, "slow": 0}
+        elif kind == "nothing":
+            supply = {"fast": 0, "slow": 0}
+        bids[1::100] = [bid({1: 2, 2: 3}, good="own")] * 6
+        tables = tables_of(bids, {**supply, "own": 5})
+        monkeypatch.setattr(prices, "SIFTED", 1_000)
+        optimum = prices.relax(tables)
+        monkeypatch.setattr(prices, "SIFTED", 20)
+        sifted = prices.relax(tables)
+        assert sifted.bound == pytest.approx(optimum.bound, rel=1e-9)
+        gains = [
+            table[place].gain * part
+            for table, (place, part) in zip(tables.tables, sifted.most, strict=True)
+            if part
+        ]
+        assert sum(gains) <= optimum.bound + 1e-9
+        assert sum(gains) > 0.98 * optimum.bound
 
     def test_payments_by_price_are_close_to_the_exact_ones(self) -> None:
         bids, supply = crowd(32)
