@@ -41,7 +41,6 @@ small workloads. It measures from the creation to the last admission of a worklo
 """
 
 import argparse
-import gc
 import heapq
 import math
 import statistics
@@ -52,7 +51,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from bench_round import GPUS_PER_NODE, Cost, empty, processor_seconds
+from bench_round import GPUS_PER_NODE, Cost, empty, job_row, timed_round
 from machine import describe_machine
 from servers import servers
 
@@ -199,42 +198,23 @@ class Cluster:
         self.unfinished += len(jobs)
 
     def _row(self, workload: Workload):
-        from scheduler.models import Job
-
         kind, queue, cohort = workload.kind, workload.queue, f"cohort-{workload.queue // QUEUES}"
-        name = f"{kind.name}-{workload.number}"
-        resources = {"gpu": 1, "gpu_model": cohort, "cpu": 0, "memory": 0}
-        task = {"name": "main", "replicas": kind.gpus, "resources": resources, "command": ["true"], "env": {}}
-        return Job(
-            tenant=self.tenants[queue],
-            virtual_cluster=self.clusters[queue],
-            submitted_by=self.users[queue],
-            name=name,
-            spec={"name": name, "tasks": [task]},
-            shape={"tasks": [[kind.gpus, 1, 0, 0]], "topology": None, "throughput": {}},
-            gpus=kind.gpus,
+        return job_row(
+            f"{kind.name}-{workload.number}",
+            kind.gpus,
+            gpu_model=cohort,
             gpu_models=[cohort],
             priority=kind.priority,
             guaranteed=kind.name not in self.borrowers,
+            tenant=self.tenants[queue],
+            virtual_cluster=self.clusters[queue],
+            submitted_by=self.users[queue],
             submitted_at=self.began + timedelta(seconds=workload.created),
         )
 
     def round(self, *, is_counted: bool = True) -> float:
         """Run a round; return its seconds by the clock."""
-        from scheduler.models import Round
-        from scheduler.rounds.run import run_round
-
-        process = backend()
-        # What filling the tables left behind is not the round's to clear away.
-        gc.collect()
-        began, own, in_postgres = time.perf_counter(), time.process_time(), processor_seconds(process)
-        number = run_round()
-        cost = Cost(
-            seconds=time.perf_counter() - began,
-            own_seconds=time.process_time() - own,
-            postgres_seconds=processor_seconds(process) - in_postgres,
-        )
-        record = Round.objects.defer("snapshot", "plan").get(number=number)
+        cost, record = timed_round()
         assert record.state == "applied", record.error
         assert not record.error, record.error
         if is_counted:
@@ -366,10 +346,6 @@ def rows_of(statement: str) -> list[tuple[Any, ...]]:
 
 def analyze() -> None:
     execute("ANALYZE")
-
-
-def backend() -> int:
-    return rows_of("SELECT pg_backend_pid()")[0][0]
 
 
 def tell_rounds(cluster: Cluster) -> None:

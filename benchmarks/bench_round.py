@@ -123,7 +123,19 @@ def fill(gpus: int, jobs: int) -> None:
     )
     now = timezone.now()
     Job.objects.bulk_create(
-        (job_row(index, clusters[index % VIRTUAL_CLUSTERS], tenant, user, now) for index in range(jobs)),
+        (
+            job_row(
+                f"job-{index}",
+                # What waits is opportunistic work behind a full cluster's guaranteed jobs, or a large gang.
+                1 if index < STARTS else 16,
+                guaranteed=index < STARTS,
+                tenant=tenant,
+                virtual_cluster=clusters[index % VIRTUAL_CLUSTERS],
+                submitted_by=user,
+                submitted_at=now,
+            )
+            for index in range(jobs)
+        ),
         batch_size=2_000,
     )
 
@@ -135,33 +147,23 @@ def divide() -> None:
     cells_apply(document=to_document(cells_proposal()), version=0, actor="bench")
 
 
-def job_row(index: int, vc, tenant, user, now):
+def job_row(name: str, gpus: int, *, gpu_model: str = "any", **columns):
+    """Return a job that waits, a gang of one GPU each, not yet in the database."""
     from scheduler.models import Job
 
-    waits = index >= STARTS
-    gpus = 16 if waits else 1
-    task = {
-        "name": "main",
-        "replicas": gpus,
-        "resources": {"gpu": 1, "gpu_model": "any", "cpu": 0, "memory": 0},
-        "command": ["true"],
-        "env": {},
-    }
+    resources = {"gpu": 1, "gpu_model": gpu_model, "cpu": 0, "memory": 0}
+    task = {"name": "main", "replicas": gpus, "resources": resources, "command": ["true"], "env": {}}
     return Job(
-        tenant=tenant,
-        virtual_cluster=vc,
-        submitted_by=user,
-        name=f"job-{index}",
-        spec={"name": f"job-{index}", "tasks": [task]},
+        name=name,
+        spec={"name": name, "tasks": [task]},
         shape={"tasks": [[gpus, 1, 0, 0]], "topology": None, "throughput": {}},
         gpus=gpus,
-        # What waits is opportunistic work behind a full cluster's guaranteed jobs, or a large gang.
-        guaranteed=not waits,
-        submitted_at=now,
+        **columns,
     )
 
 
-def one_round(name: str) -> Cost:
+def timed_round():
+    """Run a round; return what it cost and its record."""
     from django.db import connection
 
     from scheduler.models import Round
@@ -179,7 +181,11 @@ def one_round(name: str) -> Cost:
         own_seconds=time.process_time() - own,
         postgres_seconds=processor_seconds(process) - in_postgres,
     )
-    record = Round.objects.get(number=number)
+    return cost, Round.objects.get(number=number)
+
+
+def one_round(name: str) -> Cost:
+    cost, record = timed_round()
     print(
         f"  {name}: {cost.seconds:.3f} s, processor {cost.own_seconds:.3f} + {cost.postgres_seconds:.2f} s"
         f" (snapshot {record.snapshot_seconds:.3f}, decide {record.decide_seconds:.3f}, apply and record"

@@ -40,7 +40,7 @@ from typing import Any
 
 import httpx
 import psutil
-from bench_round import GPUS_PER_NODE, empty
+from bench_round import GPUS_PER_NODE, empty, job_row
 from machine import describe_machine
 from servers import servers
 from watchers import Key, Seen, key_of, watch
@@ -188,30 +188,18 @@ def fill(options: argparse.Namespace) -> list[tuple[str, str]]:
     Job.objects.bulk_create(
         (
             job_row(
-                i, SIZES[i // TENANTS % len(SIZES)], tenants[i % TENANTS], clusters[i % TENANTS], user, now
+                f"job-{i}",
+                SIZES[i // TENANTS % len(SIZES)],
+                tenant=tenants[i % TENANTS],
+                virtual_cluster=clusters[i % TENANTS],
+                submitted_by=user,
+                submitted_at=now,
             )
             for i in range(count + coming + WAITING)
         ),
         batch_size=2_000,
     )
     return make_viewers(options, tenants)
-
-
-def job_row(index: int, gpus: int, tenant, vc, user, now):
-    from scheduler.models import Job
-
-    resources = {"gpu": 1, "gpu_model": "any", "cpu": 0, "memory": 0}
-    task = {"name": "main", "replicas": gpus, "resources": resources, "command": ["true"], "env": {}}
-    return Job(
-        tenant=tenant,
-        virtual_cluster=vc,
-        submitted_by=user,
-        name=f"job-{index}",
-        spec={"name": f"job-{index}", "tasks": [task]},
-        shape={"tasks": [[gpus, 1, 0, 0]], "topology": None, "throughput": {}},
-        gpus=gpus,
-        submitted_at=now,
-    )
 
 
 def make_viewers(options: argparse.Namespace, tenants) -> list[tuple[str, str]]:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from scripts.nightly import end
 from scripts.pairs import BENCHMARKS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,13 +42,9 @@ def run(script: Path, limit_minutes: float) -> tuple[str, list[str]]:
     )
     is_late = threading.Event()
 
-    def end() -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
     def end_late() -> None:
         is_late.set()
-        end()
+        end(process)
 
     clock = threading.Timer(limit_minutes * 60, end_late)
     clock.start()
@@ -64,7 +58,7 @@ def run(script: Path, limit_minutes: float) -> tuple[str, list[str]]:
     finally:
         clock.cancel()
         # What an interrupted benchmark started ends with it.
-        end()
+        end(process)
     if is_late.is_set():
         return f"FAILED: not done in {limit_minutes:g} min", lines
     return "passed" if code == 0 else f"FAILED ({code})", lines
@@ -72,14 +66,11 @@ def run(script: Path, limit_minutes: float) -> tuple[str, list[str]]:
 
 def figures_in(script: str, printed: str) -> dict[str, float]:
     """Return the headline figures in what a benchmark printed."""
-    patterns = {
-        name: pattern
-        for benchmark in BENCHMARKS
-        if Path(benchmark.arguments.split()[0]).name == script
-        for name, pattern in benchmark.figures.items()
-    }
-    found = {name: re.search(pattern, printed) for name, pattern in patterns.items()}
-    return {name: float(match[1]) for name, match in found.items() if match is not None}
+    found: dict[str, float] = {}
+    for benchmark in BENCHMARKS:
+        if Path(benchmark.arguments.split()[0]).name == script:
+            found |= benchmark.read(printed)
+    return found
 
 
 def measured(

@@ -13,6 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".nightly"
@@ -81,8 +82,10 @@ def carry_out(step: Step) -> Outcome:
     return Outcome(step, result, (time.monotonic() - began) / 60)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a step: in good order, so that tests end what runs in sessions of its own, and then for certain."""
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process and its group: in good order, so that it ends what it started in other sessions, and then
+    for certain.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

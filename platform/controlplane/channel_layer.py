@@ -1,15 +1,14 @@
 """The way to pages and agents: Channels' layer over Redis, for code that is not asynchronous too."""
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import redis
 from channels_redis.pubsub import RedisPubSubChannelLayer
 
+from controlplane.by_identity import ByIdentity
+
 _TIMEOUT_SECONDS = 2.0
-#: Messages whose contents are kept for the receivers that have yet to read them.
-_KEPT = 16
 
 
 class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]  # channels has no types
@@ -25,22 +24,14 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]  # channels h
         self._redis = redis.Redis.from_url(
             url, socket_timeout=_TIMEOUT_SECONDS, socket_connect_timeout=_TIMEOUT_SECONDS
         )
-        #: By identity of the bytes, which are kept with what they mean.
-        self._read: OrderedDict[int, tuple[bytes, dict[str, Any]]] = OrderedDict()
+        self._read: ByIdentity[bytes, dict[str, Any]] = ByIdentity(super().deserialize)
 
     def deserialize(self, message: bytes) -> dict[str, Any]:
         """Return what a message means: one object for all its receivers, which must not change it.
 
         All receivers of a process have the same bytes. Five hundred pages would each decode them.
         """
-        known = self._read.get(id(message))
-        if known is not None:
-            return known[1]
-        content: dict[str, Any] = super().deserialize(message)
-        self._read[id(message)] = message, content
-        if len(self._read) > _KEPT:
-            self._read.popitem(last=False)
-        return content
+        return self._read.of(message)
 
     def send_all(self, messages: Iterable[tuple[Collection[str], Mapping[str, Any]]]) -> None:
         """Send each message to its groups, all in one exchange with Redis."""

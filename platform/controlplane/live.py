@@ -8,7 +8,6 @@ Whatever is lost on the way is refetched by REST: nothing here keeps state for a
 import asyncio
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
@@ -20,6 +19,7 @@ from django.conf import settings
 
 from controlplane import open_streams, rights
 from controlplane.audited import by_viewer
+from controlplane.by_identity import ByIdentity
 from controlplane.lanes import in_agents_thread
 from scheduler.models.nodes import Node
 from scheduler.nodes.services.managing import node_of_token
@@ -43,8 +43,6 @@ _MESSAGES_AT_ONCE = 40
 PASSED_ON = frozenset(
     {"live.objects", "live.queues", "live.progress", "live.log", "live.samples", "live.usage"}
 )
-#: Messages whose text is kept for the pages that have yet to get it.
-_KEPT_TEXTS = 16
 
 
 class Pace:
@@ -62,26 +60,12 @@ class Pace:
         return max(0.0, -self._left / rate)
 
 
-class Texts:
-    """The newest messages as JSON, written once for all pages, which get the same objects."""
-
-    def __init__(self) -> None:
-        #: By identity of the message, which is kept with its text.
-        self._known: OrderedDict[int, tuple[dict[str, Any], str]] = OrderedDict()
-
-    def of(self, event: dict[str, Any]) -> str:
-        """Return the text of an event that is not changed any more."""
-        known = self._known.get(id(event))
-        if known is not None:
-            return known[1]
-        text = json.dumps({**event, "type": event["type"].removeprefix("live.")})
-        self._known[id(event)] = event, text
-        if len(self._known) > _KEPT_TEXTS:
-            self._known.popitem(last=False)
-        return text
+def _text_of(event: Mapping[str, Any]) -> str:
+    return json.dumps({**event, "type": event["type"].removeprefix("live.")})
 
 
-_texts = Texts()
+#: Messages as JSON, written once for all pages, which get the same objects.
+_texts = ByIdentity(_text_of)
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
