@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from scheduler.core.building_blocks.computing import Timekeeper, run_inline
 from scheduler.core.building_blocks.policy import View
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.world import World
 from scheduler.core.model.codec import dumps_plan
 from scheduler.core.model.plan import Decision, Plan
 from scheduler.core.model.snapshot import JobId, Memory, Snapshot, TaskKind, Tenant
@@ -22,12 +24,13 @@ from scheduler.core.round import registry
 from scheduler.core.round import rounds as rounds_module
 from scheduler.core.round.decide import decide, decided_by
 from scheduler.core.round.engine import RoundEngine
+from scheduler.core.round.guarantees import binding
 from scheduler.core.round.registry import POLICIES, make_policy
 from scheduler.core.round.rounds import Rounds, first_difference
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
-from tests.core.worlds_in_cells import divided
+from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning
 from tests.effort import examples
 
 NEVER = 1_000_000
@@ -322,6 +325,31 @@ def test_whatever_else_differs_makes_a_new_engine(
     second = replace(later(first), **news)
     assert rounds.decide(second) == decide(second)
     assert len({id(engine) for engine in decided}) == len(decided) == 2
+
+
+def test_cells_stay_bound_where_their_memory_comes_from_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every world is one of which all running jobs were bound to cells again."""
+    worlds: list[World] = []
+
+    def noting(layout: Layout) -> World:
+        worlds.append(World(layout))
+        return worlds[-1]
+
+    monkeypatch.setattr(binding, "World", noting)
+    nodes, jobs = make_cluster(2), [make_job(number, 4, tenant="speech") for number in range(1, 7)]
+    clusters = [make_virtual_cluster("research", tenants=("speech",))]
+    counts = make_snapshot(nodes=nodes, jobs=jobs, virtual_clusters=clusters)
+    cells = in_cells(counts, owning(hardware_of(nodes), {"research": {"V100-8-NODE": 2}}))
+    kept = Rounds(compared_every=NEVER)
+    loop = VirtualLoop(cells, {job.id: 10.0 * job.id for job in jobs}, by=kept.decide)
+    while loop.snapshot.jobs:
+        plan = loop.step()
+        loop.snapshot = replace(loop.snapshot, memory=json.loads(json.dumps(plan.memory)))
+    assert len(loop.started) == 6
+    assert len(worlds) == 1
+    # A memory that is not its own is of other bindings.
+    kept.decide(replace(later(cells), memory={"cells": {"twins": {}, "bound": {}}}))
+    assert len(worlds) == 2
 
 
 def test_an_interrupted_round_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,10 @@ class Binding:
         Returns the jobs whose guarantee lapsed or returned, and the allocations that were read again.
         """
         memory = self._facts.frame.memory.get(CELLS, {})
-        # The cells that broken hardware makes unusable depend on all bindings, so they are computed again.
-        anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
+        # Live rounds read their memory again, so an equal one counts. The cells that broken hardware makes
+        # unusable depend on all bindings, so they are computed again.
+        is_own = memory is self._memory or memory == self._memory
+        anew = not is_own or bool(self._devices.broken)
         if anew:
             self.world = World(self.layout)
             self._hints: Hints = hints_of(self.world, memory)
