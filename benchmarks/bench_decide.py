@@ -330,7 +330,10 @@ def main() -> None:
             report(f"{gpus} GPUs, later", replace(steady, now=NOW + 361), options.runs)
         if options.cells:
             plan = report(f"{gpus} GPUs in cells, cold", in_cells(cold), options.runs)
-            report(f"{gpus} GPUs in cells, steady", make_steady(in_cells(cold), plan), options.runs)
+            steady = make_steady(in_cells(cold), plan)
+            report(f"{gpus} GPUs in cells, steady", steady, options.runs)
+            report_next(f"{gpus} GPUs in cells, next, nothing changed", steady, 0, options.runs)
+            report_next(f"{gpus} GPUs in cells, next, 100 ended", steady, 100, options.runs)
 
 
 if __name__ == "__main__":
