@@ -5,11 +5,10 @@
 The published simulator has no trace but 60 jobs, so the jobs are generated: 70 % of them on one GPU, 10, 15
 and 5 % on two, four and eight, with run times whose logarithm is normally distributed (median 10 minutes),
 and a load of about nine tenths of 128 GPUs on nodes of four. Policies, theirs and ours: `fifo` and strict
-FIFO, `shortest-gpu` and SRSF, `dlas-gpu` and `tiresias` with the same thresholds. Theirs
-places as its default does (`yarn`), ours by `consolidate`. Both start a Python, read the jobs, and write what
-they have to tell; both decide at every event. Mean completion times, from submission to end, are printed
-beside the times: they are near each other, since only the placement and the details of docs/policies.md
-differ.
+FIFO, `shortest-gpu` and SRSF, `dlas-gpu` and `tiresias` with the same thresholds. Theirs places as its
+default does (`yarn`), ours by `consolidate`. Both start a Python, read the jobs, decide at every event, and
+write what they have to tell. Mean completion times, from submission to end, are printed beside the times.
+They are near each other: only the placement and the details of docs/policies.md differ.
 
 To set up the rival: clone https://github.com/SymbioticLab/Tiresias and pass the clone with --published. It is
 written for Python 2; the script converts a temporary copy with lib2to3, which Python has until 3.12.
