@@ -9,7 +9,8 @@ Without an option, all three parts:
           empty and every job waits. *within leases*: five minutes later a fiftieth of those that run has
           ended, and what came free is auctioned. *all leases over*: everything is auctioned anew.
 --growth  one auction of 100 to 100,000 bidders of up to four rows over two models and places on one machine:
-          its time, and by how much another assignment could be better at most, of what was reached.
+          its time, without garbage collection as in a round, and by how much another assignment could be
+          better at most, of what was reached.
 --exact   2,000 auctions of up to five bidders against all assignments there are; and payments by price beside
           exact ones, where both can be had.
 
@@ -35,6 +36,7 @@ from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
 from scheduler.core.policies.themis.auction.holding import EXACT_BIDDERS, hold
 from scheduler.core.policies.themis.auction.table import Bid, Good, Row
 from scheduler.core.round.decide import decide
+from scheduler.core.round.gc_paused import gc_paused
 
 SIZES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 VIEW = "everything"
@@ -141,9 +143,10 @@ def print_growth(seed: int, runs: int) -> list[tuple[int, float]]:
     for bidders in SIZES:
         bids, supply = crowd(bidders, random.Random(seed))
         result = hold(bids, supply)
-        taken = seconds(
-            lambda bids=bids, supply=supply: hold(bids, supply), max(1, min(runs, 300_000 // bidders))
-        )
+        with gc_paused():
+            taken = seconds(
+                lambda bids=bids, supply=supply: hold(bids, supply), max(1, min(runs, 300_000 // bidders))
+            )
         curve.append((bidders, statistics.median(taken)))
         print(
             f"{bidders:>7} {statistics.median(taken):>9.3f} {result.gap / result.value:>20.6%}"
