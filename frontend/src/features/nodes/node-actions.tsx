@@ -5,13 +5,13 @@ import { useState } from "react";
 
 import { answerOf, api } from "@/api/client";
 import type { AgentSetUp, Node, NodeWithToken } from "@/api/schema";
+import { AgentDialog } from "@/features/nodes/agent-dialog";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 
-const AgentDialog = onDemand(async () => (await import("@/features/nodes/agent-dialog")).AgentDialog);
 const CordonDialog = onDemand(async () => (await import("@/features/nodes/withdraw-dialog")).CordonDialog);
 const DrainDialog = onDemand(async () => (await import("@/features/nodes/withdraw-dialog")).DrainDialog);
 
