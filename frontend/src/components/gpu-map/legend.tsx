@@ -1,4 +1,6 @@
-import { jobsOn, STATE_TEXT, type Plot, type PlotState, type Rack } from "@/components/gpu-map/garden";
+import { useMemo } from "react";
+
+import { jobsOn, STATE_TEXT, type PlotState, type Rack } from "@/components/gpu-map/garden";
 import type { ColourBy } from "@/components/gpu-map/paint";
 import { tenantSlots } from "@/components/tenant-colour";
 import styles from "@/components/gpu-map/gpu-map.module.css";
@@ -11,8 +13,7 @@ interface LegendProps {
 
 /** What the colours mean, and how many GPUs each stands for. */
 export function Legend({ racks, colourBy, tenants }: LegendProps) {
-  const plots = racks.flatMap((rack) => rack.beds.flatMap((bed) => bed.plots));
-  const byState = countBy(plots, (plot) => plot.state);
+  const { byState, byTenant, inUse, shared, hasOpportunistic } = useMemo(() => countPlots(racks), [racks]);
   const slots = tenantSlots(tenants);
   return (
     <ul className={styles.legend} aria-label="Legend">
@@ -22,7 +23,7 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
             key={tenant}
             colour={`var(--crop-${slots.get(tenant) ?? 1})`}
             text={tenant}
-            count={plots.filter((plot) => jobsOn(plot).some((job) => job.tenant === tenant)).length}
+            count={byTenant.get(tenant) ?? 0}
           />
         ))}
       {colourBy === "state" &&
@@ -34,13 +35,7 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
             count={byState.get(state) ?? 0}
           />
         ))}
-      {colourBy === "job" && (
-        <Entry
-          className={styles.swatchJobs}
-          text="In use, a colour for each job"
-          count={plots.filter(({ job }) => job).length}
-        />
-      )}
+      {colourBy === "job" && <Entry className={styles.swatchJobs} text="In use, a colour for each job" count={inUse} />}
       <StateEntry state="unknown" colour="var(--crop-none)" counts={byState} />
       <Entry
         className={styles.swatchFree}
@@ -49,16 +44,8 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
       />
       <StateEntry state="unhealthy" className={styles.swatchBroken} counts={byState} />
       <StateEntry state="offline" className={styles.swatchBroken} counts={byState} />
-      {plots.some(({ sharers }) => sharers.length > 0) && (
-        <Entry
-          className={styles.swatchShared}
-          text="Shared, filled by parts"
-          count={plots.filter(({ sharers }) => sharers.length > 0).length}
-        />
-      )}
-      {plots.some((plot) => jobsOn(plot).some(({ guarantee }) => guarantee === "opportunistic")) && (
-        <Entry className={styles.swatchFurrows} text="Hatched: opportunistic" />
-      )}
+      {shared > 0 && <Entry className={styles.swatchShared} text="Shared, filled by parts" count={shared} />}
+      {hasOpportunistic && <Entry className={styles.swatchFurrows} text="Hatched: opportunistic" />}
     </ul>
   );
 }
@@ -92,8 +79,17 @@ function StateEntry({
   return count > 0 ? <Entry text={STATE_TEXT[state]} count={count} {...rest} /> : null;
 }
 
-function countBy<K>(plots: readonly Plot[], keyOf: (plot: Plot) => K): Map<K, number> {
-  const counts = new Map<K, number>();
-  for (const plot of plots) counts.set(keyOf(plot), (counts.get(keyOf(plot)) ?? 0) + 1);
-  return counts;
+function countPlots(racks: readonly Rack[]) {
+  const byState = new Map<PlotState, number>();
+  const byTenant = new Map<string, number>();
+  let [inUse, shared, hasOpportunistic] = [0, 0, false];
+  for (const plot of racks.flatMap((rack) => rack.beds.flatMap((bed) => bed.plots))) {
+    const jobs = jobsOn(plot);
+    byState.set(plot.state, (byState.get(plot.state) ?? 0) + 1);
+    for (const tenant of new Set(jobs.map((job) => job.tenant))) byTenant.set(tenant, (byTenant.get(tenant) ?? 0) + 1);
+    if (plot.job) inUse += 1;
+    if (plot.sharers.length > 0) shared += 1;
+    hasOpportunistic ||= jobs.some(({ guarantee }) => guarantee === "opportunistic");
+  }
+  return { byState, byTenant, inUse, shared, hasOpportunistic };
 }

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { memo, useMemo, useState } from "react";
 
 import { activeJobsQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
@@ -14,7 +14,8 @@ import { FragmentationPanel } from "@/features/overview/fragmentation-panel";
 import { activeCounts, Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
-import { useLiveState, useNewest } from "@/live/live";
+import { useNewest } from "@/live/live";
+import { usePacedLiveState } from "@/live/paced";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, Skeleton } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
@@ -26,7 +27,7 @@ const GpuTable = onDemand(async () => (await import("@/components/gpu-map/gpu-ta
 export function OverviewPage() {
   const nodes = useQuery(nodesQuery);
   const jobs = useQuery(activeJobsQuery);
-  const state = useLiveState();
+  const state = usePacedLiveState();
   const isOperator = useSession().is_operator;
   const racks = useMemo(() => plantGarden(state.node.values(), state.job.values()), [state.node, state.job]);
   const tenants = useTenantsAtWork(racks);
@@ -107,10 +108,12 @@ type Racks = ReturnType<typeof plantGarden>;
 
 /** Names of the tenants that hold GPUs; the same array while they are the same. */
 function useTenantsAtWork(racks: Racks): string[] {
-  const names = new Set<string>();
-  for (const rack of racks)
-    for (const bed of rack.beds) for (const plot of bed.plots) for (const job of jobsOn(plot)) names.add(job.tenant);
-  const joined = [...names].sort().join(" ");
+  const joined = useMemo(() => {
+    const names = new Set<string>();
+    for (const rack of racks)
+      for (const bed of rack.beds) for (const plot of bed.plots) for (const job of jobsOn(plot)) names.add(job.tenant);
+    return [...names].sort().join(" ");
+  }, [racks]);
   return useMemo(() => (joined ? joined.split(" ") : []), [joined]);
 }
 
@@ -127,7 +130,7 @@ interface MapPanelProps {
   error: unknown;
 }
 
-function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
+const MapPanel = memo(function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
   const [colourBy, setColourBy] = useState<ColourBy>("tenant");
   const [shape, setShape] = useState<"map" | "table">("map");
   const controls = (
@@ -167,4 +170,4 @@ function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
       {content()}
     </Panel>
   );
-}
+});

@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import { type ReactNode, useId } from "react";
+import { type ReactNode, useId, useMemo } from "react";
 
 import { count, counted, duration, secondsBetween } from "@/components/format";
 import { jobsOn, type Rack } from "@/components/gpu-map/garden";
@@ -26,18 +26,10 @@ interface TilesProps {
 
 /** The viewer's jobs and the whole cluster in a few numbers each. All come from the data of the map and the queue, so that they agree with them. */
 export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps) {
-  const beds = racks.flatMap((rack) => rack.beds);
-  const gpus = beds.flatMap((bed) => bed.plots);
-  const held = gpus.filter((plot) => plot.gpu.state === "held").length;
-  const broken = gpus.filter((plot) => plot.state === "unhealthy").length;
-  const lost = beds.filter((bed) => bed.node.state === "lost").length;
-  const cordoned = beds.filter((bed) => bed.node.cordoned).length;
+  const { nodes, ready, lost, cordoned, gpus, held, broken, own, tenants } = useMemo(() => numbersOf(racks), [racks]);
   const now = useNow();
   const longest = secondsBetween(oldestWait, null, now);
-  // A GPU of which jobs have parts counts once, as it does for the cluster.
-  const own = gpus.filter((plot) => jobsOn(plot).length > 0).length;
-  const tenants = new Set(gpus.flatMap((plot) => jobsOn(plot).map(({ tenant }) => tenant))).size;
-  const wait = loading && beds.length === 0;
+  const wait = loading && nodes === 0;
   return (
     <div className={styles.groups}>
       <Group title={seesAll ? "Jobs of all tenants" : "Your tenants"}>
@@ -60,18 +52,17 @@ export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps)
         <div className={styles.tile}>
           <span className={styles.tileLabel}>GPUs in use</span>
           <span className={styles.tileValue}>
-            {wait ? <Skeleton width="4rem" /> : count(held)} {!wait && <small>of {count(gpus.length)}</small>}
+            {wait ? <Skeleton width="4rem" /> : count(held)} {!wait && <small>of {count(gpus)}</small>}
           </span>
           <div className={styles.gauge}>
-            <PartBar part={gpus.length > 0 ? held / gpus.length : 0} />
+            <PartBar part={gpus > 0 ? held / gpus : 0} />
           </div>
           {broken > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{broken} unhealthy</span>}
         </div>
         <Link to="/nodes" className={styles.tile}>
           <span className={styles.tileLabel}>Nodes ready</span>
           <span className={styles.tileValue}>
-            {wait ? <Skeleton width="3rem" /> : beds.filter((bed) => bed.node.state === "ready").length}{" "}
-            {!wait && <small>of {beds.length}</small>}
+            {wait ? <Skeleton width="3rem" /> : ready} {!wait && <small>of {nodes}</small>}
           </span>
           <span className={styles.tileNote}>
             {lost > 0 && <span className={styles.warning}>{lost} lost </span>}
@@ -81,6 +72,29 @@ export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps)
       </Group>
     </div>
   );
+}
+
+function numbersOf(racks: readonly Rack[]) {
+  const found = { nodes: 0, ready: 0, lost: 0, cordoned: 0, gpus: 0, held: 0, broken: 0, own: 0 };
+  const tenants = new Set<string>();
+  for (const { beds } of racks) {
+    for (const { node, plots } of beds) {
+      found.nodes += 1;
+      found.gpus += plots.length;
+      if (node.state === "ready") found.ready += 1;
+      if (node.state === "lost") found.lost += 1;
+      if (node.cordoned) found.cordoned += 1;
+      for (const plot of plots) {
+        if (plot.gpu.state === "held") found.held += 1;
+        if (plot.state === "unhealthy") found.broken += 1;
+        const jobs = jobsOn(plot);
+        // A GPU of which jobs have parts counts once, as it does for the cluster.
+        if (jobs.length > 0) found.own += 1;
+        for (const { tenant } of jobs) tenants.add(tenant);
+      }
+    }
+  }
+  return { ...found, tenants: tenants.size };
 }
 
 function Group({ title, children }: { title: string; children: ReactNode }) {
