@@ -10,8 +10,8 @@ free from an instant of its own. Four things keep the matching small:
 - *Collapsed*. With n jobs to match, a position of a kind is a column of the matching only if fewer than n
   others are at least as good for every job: as near to the end, on a lane that is free as early. This loses
   nothing. Lanes that are free at the same instant share n positions between them.
-- *Shallow*. Lanes get little more than the positions that a greedy matching fills, a tenth of them where many
-  jobs wait. Where a matching fills all positions of the lanes that are free at an instant, they get more, and
+- *Shallow*. Lanes get one or two more positions than a greedy matching fills, a tenth of all where many jobs
+  wait. Where a matching fills all positions of the lanes that are free at an instant, they get more, and
   it is made again. This loses nothing either: a schedule that uses a deeper position would be as good with
   the one that is left over.
 - *Grouped*. Where more than `MANY_LANES` lanes of a kind are busy, they count as `GROUPS` groups, each twice
@@ -59,8 +59,10 @@ def match(seconds: Floats, ready: Floats, lanes: Sequence[Floats], load: Floats)
     """
     grouped = [_grouped(free) for free in lanes]
     most = [_useful_positions(free, len(seconds)) for free in grouped]
+    # A greedy matching leaves lanes that are free late with fewer jobs than the best one.
+    mean = len(seconds) / max(1, sum(map(len, grouped)))
     depths = [
-        np.minimum(depth + depth // 8 + 1, limit)
+        np.minimum(depth + 1 + (depth < mean), limit)
         for depth, limit in zip(_greedy_depths(grouped, seconds, ready, load), most, strict=True)
     ]
     while True:
