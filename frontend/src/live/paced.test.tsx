@@ -10,10 +10,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it("rests four times as long as the page took to draw", () => {
+it("rests four times as long as the page took to draw, and then shows the newest", () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   let now = 1_000;
   vi.spyOn(performance, "now").mockImplementation(() => now);
+  const frames: FrameRequestCallback[] = [];
+  vi.spyOn(window, "requestAnimationFrame").mockImplementation((callback) => frames.push(callback));
   const listeners = new Set<() => void>();
   vi.spyOn(live, "subscribe").mockImplementation((listener) => {
     listeners.add(listener);
@@ -31,6 +33,9 @@ it("rests four times as long as the page took to draw", () => {
     current.mockReturnValue({ ...initial, clock });
     act(() => listeners.forEach((listener) => listener()));
   };
+  const paints = () => {
+    for (const frame of frames.splice(0)) frame((now += 17));
+  };
   const passes = (milliseconds: number) => {
     now += milliseconds;
     act(() => void vi.advanceTimersByTime(milliseconds));
@@ -40,6 +45,7 @@ it("rests four times as long as the page took to draw", () => {
   hears(1);
   expect(screen.getByText("at 1")).toBeTruthy();
   hears(2);
+  for (let frame = 0; frame < 4; frame++) paints();
   passes(399);
   hears(3);
   expect(screen.getByText("at 1")).toBeTruthy();
