@@ -5,10 +5,11 @@
 The published simulator has no trace but 60 jobs, so the jobs are generated: 70 % of them on one GPU, 10, 15
 and 5 % on two, four and eight, with run times whose logarithm is normally distributed (median 10 minutes),
 and a load of about nine tenths of 128 GPUs on nodes of four. Policies, theirs and ours: `fifo` and strict
-FIFO, `shortest-gpu` and SRSF, `dlas-gpu` and `tiresias` with the same thresholds. Theirs places as its
-default does (`yarn`), ours by `consolidate`. Both start a Python, read the jobs, decide at every event, and
-write what they have to tell. Mean completion times, from submission to end, are printed beside the times.
-They are near each other: only the placement and the details of docs/policies.md differ.
+FIFO, `shortest-gpu` and SRSF, `dlas-gpu` and `tiresias` with the same thresholds. Theirs counts idle GPUs
+(`count`: with its default, `yarn`, SRSF ends after a few jobs); ours places gangs by `consolidate`. Both
+start a Python, read the jobs, decide at every event, and write what they have to tell. Mean completion times,
+from submission to end, are printed beside the times. Those of the two that preempt are near each other. Strict
+FIFO waits longer where a gang of eight needs two whole nodes.
 
 To set up the rival: clone https://github.com/SymbioticLab/Tiresias and pass the clone with --published. It is
 written for Python 2; the script converts a temporary copy with lib2to3, which Python has until 3.12.
@@ -75,7 +76,7 @@ def spent(command: Sequence[str | Path], folder: Path) -> float:
 def theirs(folder: Path, jobs: Path, policy: str) -> tuple[float, float]:
     """Return the processor seconds of the published simulator, and the mean completion time."""
     log = folder / f"log-{policy}"
-    given = ("--cluster_spec=n32g4.csv", "--scheme=yarn", f"--trace_file={jobs}", f"--schedule={policy}")
+    given = ("--cluster_spec=n32g4.csv", "--scheme=count", f"--trace_file={jobs}", f"--schedule={policy}")
     seconds = spent((sys.executable, "run_sim.py", *given, f"--log_path={log}"), folder)
     with (log / "job.csv").open() as file:
         return seconds, statistics.mean(
@@ -113,7 +114,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="allotment-bench-") as name:
         folder, jobs = Path(name) / "simulator", Path(name) / "jobs.csv"
         shutil.copytree(options.published / "simulator", folder)
-        convert = (sys.executable, "-m", "lib2to3", "--write", "--nobackups", *sorted(folder.glob("*.py")))
+        convert = [sys.executable, "-m", "lib2to3", "--write", "--nobackups"]
+        convert += map(str, sorted(folder.glob("*.py")))
         subprocess.run(convert, check=True, capture_output=True)
         write_jobs(jobs, options.jobs, options.seed)
         print(f"{options.jobs} jobs, seed {options.seed}; processor seconds, medians of {options.runs}")
