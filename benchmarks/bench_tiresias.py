@@ -8,8 +8,8 @@ and a load of about nine tenths of 128 GPUs on nodes of four. Policies, theirs a
 FIFO, `shortest-gpu` and SRSF, `dlas-gpu` and `tiresias` with the same thresholds. Theirs counts idle GPUs
 (`count`: with its default, `yarn`, SRSF ends after a few jobs); ours places gangs by `consolidate`. Both
 start a Python, read the jobs, decide at every event, and write what they have to tell. Mean completion times,
-from submission to end, are printed beside the times. Those of the two that preempt are near each other. Strict
-FIFO waits longer where a gang of eight needs two whole nodes.
+from submission to end, are printed beside the times. Those of the two that preempt are near each other;
+strict FIFO waits longer where a gang of eight needs two whole nodes.
 
 To set up the rival: clone https://github.com/SymbioticLab/Tiresias and pass the clone with --published. It is
 written for Python 2; the script converts a temporary copy with lib2to3, which Python has until 3.12.

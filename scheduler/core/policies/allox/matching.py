@@ -97,7 +97,7 @@ def _grouped(free: Floats) -> Floats:
 
 
 def _useful_positions(free: Floats, jobs: int) -> Integers:
-    """Return how many positions of each lane matter for so many jobs.
+    """Return how many positions of each lane matter for this number of jobs.
 
     Positions 1 to k-1 of all lanes that are free as early are as good as position k of a lane. So is position
     k of the lanes before it.
