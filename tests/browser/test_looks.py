@@ -50,7 +50,12 @@ def test_the_theme_follows_the_system_until_one_is_chosen(open_page):
 
 def test_the_phone_menu_leads_everywhere(open_page):
     page = open_page("vera", width=390, height=844)
-    page.get_by_role("button", name="Menu").click()
+    menu = page.get_by_role("button", name="Menu")
+    menu.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+    menu.click()
     page.get_by_role("dialog").get_by_role("link", name="Nodes").click()
     expect(page.get_by_role("heading", name="Nodes")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)

@@ -3,6 +3,7 @@ import { X } from "lucide-react";
 import { useRef, type ReactNode } from "react";
 
 import { Button, IconButton } from "@/ui/button";
+import { useFocusBack } from "@/ui/focus-back";
 import { Form } from "@/ui/form";
 import styles from "@/ui/dialog.module.css";
 
@@ -16,12 +17,14 @@ interface DialogProps {
 
 export function Dialog({ open, onClose, title, description, children }: DialogProps) {
   const isTouched = useRef(false);
+  const focusBack = useFocusBack();
   return (
     <DialogPrimitive.Root open={open} onOpenChange={(isOpen) => !isOpen && onClose()}>
       <DialogPrimitive.Portal>
         <DialogPrimitive.Overlay className={styles.overlay} />
         <DialogPrimitive.Content
           className={styles.content}
+          {...focusBack}
           onInput={() => (isTouched.current = true)}
           // Once something was entered a click beside it does not throw that away; Escape and the buttons do.
           onInteractOutside={(event) => isTouched.current && event.preventDefault()}
