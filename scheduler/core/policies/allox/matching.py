@@ -37,6 +37,9 @@ Integers = NDArray[np.int64]
 MANY_LANES = 16
 GROUPS = 3
 
+#: A kind's positions: the lane of each, how far from its end it is, and when the lane is free.
+Slots = tuple[Integers, Floats, Floats]
+
 
 @dataclass(frozen=True, slots=True)
 class Matching:
@@ -133,7 +136,7 @@ def _greedy_depths(lanes: Sequence[Floats], seconds: Floats, ready: Floats, load
     return [depths[kinds == kind][lane] for kind, lane in enumerate(alike)]
 
 
-def _slots(free: Floats, depth: Integers) -> tuple[Integers, Floats, Floats]:
+def _slots(free: Floats, depth: Integers) -> Slots:
     """Return each position's lane, how far from the end it is, and when its lane is free."""
     lane: Integers = np.repeat(np.arange(len(free)), depth)
     before = np.repeat(np.cumsum(depth) - depth, depth)
@@ -142,7 +145,7 @@ def _slots(free: Floats, depth: Integers) -> tuple[Integers, Floats, Floats]:
 
 
 def _cheapest(
-    slots: Sequence[tuple[Integers, Floats, Floats]], seconds: Floats, ready: Floats, load: Floats
+    slots: Sequence[Slots], seconds: Floats, ready: Floats, load: Floats
 ) -> tuple[Integers, Integers]:
     """Return the kind and the number of the position of each job in the matching of least cost."""
     # SciPy takes half a second to load, and most processes that know this policy never plan with it.
@@ -178,22 +181,33 @@ def _deepened(free: Floats, depth: Integers, limit: Integers, matched: Integers)
 def _timed(
     kinds: Integers,
     picks: Integers,
-    slots: Sequence[tuple[Integers, Floats, Floats]],
+    slots: Sequence[Slots],
     seconds: Floats,
     ready: Floats,
     lanes: Sequence[Floats],
     load: Floats,
 ) -> Matching:
-    """Run each lane's jobs by decreasing position, and note when each starts."""
+    """Note when each job starts, lane by lane by decreasing position.
+
+    Jobs of a kind in the same position may change lanes at no cost. Those with the least work go where they
+    start soonest: then what is submitted next waits least. Where they are not ready by then, those that are
+    ready first do, which costs least.
+    """
     start = np.zeros(len(kinds))
     ends = [free.copy() for free in lanes]
-    for kind, (lane, position, _) in enumerate(slots):
-        mine = np.flatnonzero(kinds == kind)
-        there = picks[mine]
-        for job, number in sorted(
-            zip(mine.tolist(), lane[there].tolist(), strict=True),
-            key=lambda pair: (pair[1], -position[picks[pair[0]]], pair[0]),
-        ):
-            start[job] = max(ends[kind][number], ready[job, kind])
-            ends[kind][number] = start[job] + seconds[job, kind] * load[job]
+    for kind, (lane, position, free) in enumerate(slots):
+        jobs = np.flatnonzero(kinds == kind)
+        positions = position[picks[jobs]]
+        for number in np.unique(positions)[::-1]:
+            here = jobs[positions == number]
+            # Where not all lanes that are free at an instant are taken, the first of them are.
+            instants = np.sort(free[picks[here]])
+            alike = np.arange(len(here)) - np.searchsorted(instants, instants)
+            there = lane[np.searchsorted(free, instants)] + alike
+            there = there[np.argsort(ends[kind][there], kind="stable")]
+            work = seconds[here, kind] * load[here]
+            order = np.lexsort((work, np.maximum(ready[here, kind], ends[kind][there[0]])))
+            here = here[order]
+            start[here] = np.maximum(ends[kind][there], ready[here, kind])
+            ends[kind][there] = start[here] + work[order]
     return Matching(kinds, start, tuple(ends))

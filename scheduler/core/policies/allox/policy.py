@@ -16,6 +16,8 @@ Deviations and choices:
   jobs of one width that is the paper's cost; in general it is the order by GPU-seconds, which would be best
   if gangs could share the GPUs of a model in any fractions. A gang is ready when it would fit by the expected
   ends of what runs.
+- Ties: the paper does not say which of several best plans it takes. Here jobs with the least work start
+  first.
 - A gang that comes first and does not fit now reserves the instant at which it will (EASY backfilling);
   others of its model start before it only when that does not delay it. The paper needs no reservation.
 - Run times: `core.building_blocks.run_time`, which states the assumptions about unknown speeds. `reference`

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from scheduler.core.policies.allox import matching
 from scheduler.core.policies.allox.matching import MANY_LANES, Matching, match, shortest_first
 
 INF = float("inf")
@@ -98,6 +99,34 @@ def test_lanes_get_more_positions_than_a_greedy_matching_fills_where_the_best_on
     seconds = (10 ** dice.uniform(2, 4, (256, 1)) * dice.uniform(1, 8, (256, 3))).tolist()
     lanes = [[0.0, *np.sort(10 ** dice.uniform(2, 5.5, 4)).tolist()] for _ in range(3)]
     assert sum_of_ends(plan(seconds, lanes), seconds) == pytest.approx(in_full(seconds, lanes), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_plan_is_the_same_when_all_positions_are_matched(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = np.random.default_rng(seed)
+    seconds = (10 ** dice.uniform(2, 4, (60, 1)) * dice.uniform(1, 8, (60, 3))).tolist()
+    lanes = [[0.0, 0.0, *np.sort(10 ** dice.uniform(2, 5, 6)).tolist()] for _ in range(3)]
+    shallow = plan(seconds, lanes)
+    monkeypatch.setattr(
+        matching, "_greedy_depths", lambda lanes, *_: [np.full(len(free), 60) for free in lanes]
+    )
+    whole = plan(seconds, lanes)
+    assert whole.kind.tolist() == shallow.kind.tolist()
+    assert whole.start.tolist() == shallow.start.tolist()
+
+
+def test_among_equal_plans_the_least_work_goes_first() -> None:
+    lanes = [[0.0, 10.0, 20.0]]
+    assert plan([[40.0], [30.0], [50.0]], lanes).start.tolist() == [10.0, 0.0, 20.0]
+    assert plan([[40.0], [30.0], [50.0]], lanes, load=[0.5, 1.0, 1.5]).start.tolist() == [0.0, 10.0, 20.0]
+
+
+def test_a_job_that_is_ready_late_leaves_the_lanes_that_are_free_before_to_others() -> None:
+    seconds, lanes = np.array([[40.0], [30.0], [50.0]]), [np.array([0.0, 10.0, 20.0])]
+    found = match(seconds, np.array([[0.0], [15.0], [0.0]]), lanes, np.ones(3))
+    assert found.start.tolist() == [0.0, 20.0, 10.0]
 
 
 @pytest.mark.parametrize("seed", range(5))
