@@ -184,11 +184,8 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=20, help="inputs of each kind")
     options = parser.parse_args()
     print(describe_machine())
-    if not any(map(shutil.which, PROGRAMS)):
-        print("nothing measured: there is no Chromium; run scripts/browser")
-        return
-    if not DASHBOARD.exists():
-        print("nothing measured: the dashboard is not built; run make dashboard")
+    if missing := missing_for_pages():
+        print(f"nothing measured: {missing}")
         return
     # A waiting job is explained every few seconds, as on a platform with this many.
     FAST["ALLOT_ROUND_SECONDS"] = "5"
@@ -200,6 +197,15 @@ def main() -> None:
         fill(platform, options.jobs)
         with opened(platform) as page:
             measure(Person(page), options.times)
+
+
+def missing_for_pages() -> str | None:
+    """Return what this checkout lacks to show pages in a browser."""
+    if not any(map(shutil.which, PROGRAMS)):
+        return "there is no Chromium; run scripts/browser"
+    if not DASHBOARD.exists():
+        return "the dashboard is not built; run make dashboard"
+    return None
 
 
 def fill(platform: Installation, jobs: int) -> None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -32,14 +31,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench_interaction import DASHBOARD
+from bench_interaction import missing_for_pages
 from bench_round import empty
 from bench_watchers import Changes, fill, until_ready
 from machine import describe_machine
 from playwright.sync_api import Page, sync_playwright
 from servers import servers
 
-from tests.chromium import PROGRAMS, launch
+from tests.chromium import launch
 
 STUTTER_MS = 50
 LONGEST_LOAD_MS = 300_000
@@ -74,11 +73,8 @@ def main() -> None:
     parser.add_argument("--round-seconds", type=float, default=2.0)
     options = parser.parse_args()
     print(describe_machine())
-    if not any(map(shutil.which, PROGRAMS)):
-        print("nothing measured: there is no Chromium; run scripts/browser")
-        return
-    if not DASHBOARD.exists():
-        print("nothing measured: the dashboard is not built; run make dashboard")
+    if missing := missing_for_pages():
+        print(f"nothing measured: {missing}")
         return
     # Playwright's loop sleeps while this script changes the database.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"

@@ -96,6 +96,34 @@ export function jobsOn({ job, sharers }: Plot): Job[] {
   return job ? [job] : [];
 }
 
+export type Tally = ReturnType<typeof tallyOf>;
+
+/** How many nodes and GPUs there are, and in which states, in one walk over all plots. */
+export function tallyOf(racks: readonly Rack[]) {
+  const found = { nodes: 0, ready: 0, lost: 0, cordoned: 0, gpus: 0, held: 0, seen: 0, shared: 0, opportunistic: 0 };
+  const byState = new Map<PlotState, number>();
+  const byTenant = new Map<string, number>();
+  for (const { node, plots } of racks.flatMap((rack) => rack.beds)) {
+    found.nodes += 1;
+    found.gpus += plots.length;
+    if (node.state === "ready") found.ready += 1;
+    if (node.state === "lost") found.lost += 1;
+    if (node.cordoned) found.cordoned += 1;
+    for (const plot of plots) {
+      const jobs = jobsOn(plot);
+      byState.set(plot.state, (byState.get(plot.state) ?? 0) + 1);
+      for (const tenant of new Set(jobs.map((job) => job.tenant)))
+        byTenant.set(tenant, (byTenant.get(tenant) ?? 0) + 1);
+      if (plot.gpu.state === "held") found.held += 1;
+      // A GPU of which jobs have parts counts once, as it does for the cluster.
+      if (jobs.length > 0) found.seen += 1;
+      if (plot.sharers.length > 0) found.shared += 1;
+      if (jobs.some(({ guarantee }) => guarantee === "opportunistic")) found.opportunistic += 1;
+    }
+  }
+  return { ...found, byState, byTenant };
+}
+
 /** What of a shared GPU is in use by jobs that the viewer may not see, 0 to 1. */
 export function unseenPart({ gpu, sharers }: Plot): number {
   return Math.max(

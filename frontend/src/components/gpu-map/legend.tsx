@@ -1,19 +1,17 @@
-import { useMemo } from "react";
-
-import { jobsOn, STATE_TEXT, type PlotState, type Rack } from "@/components/gpu-map/garden";
+import { STATE_TEXT, type PlotState, type Tally } from "@/components/gpu-map/garden";
 import type { ColourBy } from "@/components/gpu-map/paint";
 import { tenantSlots } from "@/components/tenant-colour";
 import styles from "@/components/gpu-map/gpu-map.module.css";
 
 interface LegendProps {
-  racks: readonly Rack[];
+  tally: Tally;
   colourBy: ColourBy;
   tenants: readonly string[];
 }
 
 /** What the colours mean, and how many GPUs each stands for. */
-export function Legend({ racks, colourBy, tenants }: LegendProps) {
-  const { byState, byTenant, inUse, shared, hasOpportunistic } = useMemo(() => countPlots(racks), [racks]);
+export function Legend({ tally, colourBy, tenants }: LegendProps) {
+  const { byState, byTenant, seen, shared, opportunistic } = tally;
   const slots = tenantSlots(tenants);
   return (
     <ul className={styles.legend} aria-label="Legend">
@@ -35,7 +33,7 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
             count={byState.get(state) ?? 0}
           />
         ))}
-      {colourBy === "job" && <Entry className={styles.swatchJobs} text="In use, a colour for each job" count={inUse} />}
+      {colourBy === "job" && <Entry className={styles.swatchJobs} text="In use, a colour for each job" count={seen} />}
       <StateEntry state="unknown" colour="var(--crop-none)" counts={byState} />
       <Entry
         className={styles.swatchFree}
@@ -45,7 +43,7 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
       <StateEntry state="unhealthy" className={styles.swatchBroken} counts={byState} />
       <StateEntry state="offline" className={styles.swatchBroken} counts={byState} />
       {shared > 0 && <Entry className={styles.swatchShared} text="Shared, filled by parts" count={shared} />}
-      {hasOpportunistic && <Entry className={styles.swatchFurrows} text="Hatched: opportunistic" />}
+      {opportunistic > 0 && <Entry className={styles.swatchFurrows} text="Hatched: opportunistic" />}
     </ul>
   );
 }
@@ -77,19 +75,4 @@ function StateEntry({
 }: Omit<EntryProps, "text" | "count"> & { state: PlotState; counts: Map<PlotState, number> }) {
   const count = counts.get(state) ?? 0;
   return count > 0 ? <Entry text={STATE_TEXT[state]} count={count} {...rest} /> : null;
-}
-
-function countPlots(racks: readonly Rack[]) {
-  const byState = new Map<PlotState, number>();
-  const byTenant = new Map<string, number>();
-  let [inUse, shared, hasOpportunistic] = [0, 0, false];
-  for (const plot of racks.flatMap((rack) => rack.beds.flatMap((bed) => bed.plots))) {
-    const jobs = jobsOn(plot);
-    byState.set(plot.state, (byState.get(plot.state) ?? 0) + 1);
-    for (const tenant of new Set(jobs.map((job) => job.tenant))) byTenant.set(tenant, (byTenant.get(tenant) ?? 0) + 1);
-    if (plot.job) inUse += 1;
-    if (plot.sharers.length > 0) shared += 1;
-    hasOpportunistic ||= jobs.some(({ guarantee }) => guarantee === "opportunistic");
-  }
-  return { byState, byTenant, inUse, shared, hasOpportunistic };
 }

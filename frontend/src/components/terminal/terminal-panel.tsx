@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { ExternalLink, SquareTerminal } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
+import { useState } from "react";
 
 import { answerOf, api } from "@/api/client";
 import type { Job } from "@/api/schema";
@@ -9,9 +9,10 @@ import { Button } from "@/ui/button";
 import { EmptyState, Notice, SkeletonLines } from "@/ui/feedback";
 import { Select } from "@/ui/field";
 import { Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 
-const Terminal = lazy(() => import("@/components/terminal/terminal"));
+const Terminal = onDemand(async () => (await import("@/components/terminal/terminal")).Terminal, <SkeletonLines />);
 
 /** A shell in the running attempt. Nothing is opened, or written down as an entry, before somebody asks. */
 export function TerminalPanel({ job }: { job: Job }) {
@@ -59,11 +60,7 @@ export function TerminalPanel({ job }: { job: Job }) {
         </Button>
       </div>
       {ended && <Notice>{ended}</Notice>}
-      {isOpen && (
-        <Suspense fallback={<SkeletonLines />}>
-          <Terminal key={opened} job={job.id} rank={rank} onEnd={setEnded} />
-        </Suspense>
-      )}
+      {isOpen && <Terminal key={opened} job={job.id} rank={rank} onEnd={setEnded} />}
     </Panel>
   );
 }

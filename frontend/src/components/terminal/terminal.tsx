@@ -16,7 +16,7 @@ interface TerminalProps {
 const KIND = "xterm-256color";
 
 /** A shell beside one process of a running job. Loaded only when somebody opens one. */
-export default function Terminal({ job, rank, onEnd }: TerminalProps) {
+export function Terminal({ job, rank, onEnd }: TerminalProps) {
   const place = useRef<HTMLDivElement>(null);
   const end = useRef(onEnd);
   useEffect(() => {

@@ -78,7 +78,7 @@ const extensions = [
 ];
 
 /** A document as text, with each problem at its line. */
-export default function YamlEditor({ value, onChange, problems, label = "Specification as YAML" }: YamlEditorProps) {
+export function YamlEditor({ value, onChange, problems, label = "Specification as YAML" }: YamlEditorProps) {
   const frame = useRef<HTMLDivElement>(null);
   const editor = useRef<EditorView | null>(null);
   const report = useRef(onChange);

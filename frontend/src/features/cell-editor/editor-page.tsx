@@ -1,7 +1,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { ServerCog } from "lucide-react";
-import { lazy, Suspense, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 
 import { adviceQuery, cellsQuery } from "@/api/cell-queries";
 import { answerOf, api } from "@/api/client";
@@ -22,9 +22,13 @@ import { Tabs } from "@/ui/choice";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { PageLayout, Panel, Row, Stack } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 
-const YamlEditor = lazy(() => import("@/components/yaml/editor"));
+const YamlEditor = onDemand(
+  async () => (await import("@/components/yaml/editor")).YamlEditor,
+  <SkeletonLines count={12} />,
+);
 
 const route = getRouteApi("/cells/edit");
 const TITLE = "Edit the cells";
@@ -208,9 +212,7 @@ function Text({ draft, text, syntax, problems, onWrite }: TextProps) {
   }, [syntax, shown, problems, draft]);
   return (
     <Panel flush>
-      <Suspense fallback={<SkeletonLines count={12} />}>
-        <YamlEditor value={shown} onChange={onWrite} problems={marks} label="Cells as YAML" />
-      </Suspense>
+      <YamlEditor value={shown} onChange={onWrite} problems={marks} label="Cells as YAML" />
     </Panel>
   );
 }

@@ -1,5 +1,5 @@
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense, useCallback, useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 
 import type { Job } from "@/api/schema";
 import { FileLinks } from "@/components/file-links";
@@ -11,12 +11,17 @@ import { JobGroups, LABEL } from "@/features/jobs/job-groups";
 import { JobList } from "@/features/jobs/job-list";
 import { ChosenJob } from "@/features/jobs/job-table";
 import styles from "@/features/jobs/jobs-page.module.css";
-import { SavedSearches } from "@/features/jobs/saved-searches";
+import { Button } from "@/ui/button";
 import { Skeleton } from "@/ui/feedback";
 import { PageLayout } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 
 // Loaded with the first job that is chosen.
-const SidePanel = lazy(() => import("@/features/jobs/side-panel"));
+const SidePanel = onDemand(
+  async () => (await import("@/features/jobs/side-panel")).SidePanel,
+  <Skeleton height="20rem" />,
+);
+const SavedSearches = onDemand(async () => (await import("@/features/jobs/saved-searches")).SavedSearches);
 
 const route = getRouteApi("/jobs");
 
@@ -29,6 +34,7 @@ export function JobsPage() {
   );
   const clear = () => void navigate({ search: {}, replace: true });
   const [columns, setColumns] = useColumns();
+  const [isSaving, setSaving] = useState(false);
   // How often a job was entered by the keyboard: each time the focus goes to the panel.
   const [entered, setEntered] = useState(0);
   const choice = useMemo(
@@ -49,9 +55,12 @@ export function JobsPage() {
   return (
     <PageLayout title="Jobs" actions={<FileLinks address={exportAddress(search)} />}>
       <JobFilterBar search={search} onChange={change} onClear={clear}>
-        <SavedSearches search={search} />
+        <Button look="quiet" onClick={() => setSaving(true)}>
+          Saved searches
+        </Button>
         <ColumnChooser shown={columns} onChange={setColumns} />
       </JobFilterBar>
+      {isSaving && <SavedSearches search={search} onClose={() => setSaving(false)} />}
       <div className={job === undefined ? undefined : styles.beside}>
         <ChosenJob value={choice}>
           {/* Another filter is another list: it starts at its first page with nothing selected. */}
@@ -67,11 +76,7 @@ export function JobsPage() {
             />
           )}
         </ChosenJob>
-        {job !== undefined && (
-          <Suspense fallback={<Skeleton height="20rem" />}>
-            <SidePanel job={job} entered={entered} onClose={close} />
-          </Suspense>
-        )}
+        {job !== undefined && <SidePanel job={job} entered={entered} onClose={close} />}
       </div>
     </PageLayout>
   );

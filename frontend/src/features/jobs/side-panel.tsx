@@ -37,7 +37,7 @@ interface SidePanelProps {
  * Beside the list it leaves the focus where it is, so that the arrow keys go on from row to row; over the list, on a
  * narrow screen, it keeps the focus. Once closed the focus is on the job's row.
  */
-export default function SidePanel({ job: id, entered, onClose }: SidePanelProps) {
+export function SidePanel({ job: id, entered, onClose }: SidePanelProps) {
   const isNarrow = useIsNarrow();
   const content = useRef<HTMLDivElement>(null);
   const query = useQuery(jobQuery(id));

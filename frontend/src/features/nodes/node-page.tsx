@@ -7,7 +7,7 @@ import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { bytes } from "@/components/format";
-import { type Bed, bedOf, holdersByGpu, jobsOn, STATE_TEXT } from "@/components/gpu-map/garden";
+import { type Bed, bedOf, holdersByGpu, jobsOn, STATE_TEXT, tallyOf } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
 import { NodeMaintenanceNotice } from "@/components/maintenance-notice";
@@ -88,7 +88,7 @@ function NodeView({ node }: { node: Node }) {
       <Stack>
         <Panel title="GPUs">
           <GpuMap racks={racks} colourBy="job" tenants={tenants} preferredHeight={260} />
-          <Legend racks={racks} colourBy="job" tenants={tenants} />
+          <Legend tally={tallyOf(racks)} colourBy="job" tenants={tenants} />
         </Panel>
         <Panel title="Facts">
           <Facts

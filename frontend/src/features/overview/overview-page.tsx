@@ -4,7 +4,7 @@ import { memo, useMemo, useState } from "react";
 
 import { activeJobsQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
-import { jobsOn, plantGarden } from "@/components/gpu-map/garden";
+import { plantGarden, type Rack, type Tally, tallyOf } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
 import type { ColourBy } from "@/components/gpu-map/paint";
@@ -30,7 +30,8 @@ export function OverviewPage() {
   const state = usePacedLiveState();
   const isOperator = useSession().is_operator;
   const racks = useMemo(() => plantGarden(state.node.values(), state.job.values()), [state.node, state.job]);
-  const tenants = useTenantsAtWork(racks);
+  const tally = useMemo(() => tallyOf(racks), [racks]);
+  const tenants = useTenantsAtWork(tally);
   const oldestWait = useMemo(() => oldestQueued(state.job.values()), [state.job]);
   const counts = useMemo(() => activeCounts(state.job.values()), [state.job]);
   return (
@@ -38,7 +39,7 @@ export function OverviewPage() {
       <SlowPolicies />
       <OwnShares />
       <Tiles
-        racks={racks}
+        tally={tally}
         jobs={jobs.isPending ? undefined : counts}
         oldestWait={oldestWait}
         seesAll={isOperator}
@@ -47,6 +48,7 @@ export function OverviewPage() {
       <div className={styles.columns}>
         <MapPanel
           racks={racks}
+          tally={tally}
           tenants={tenants}
           loading={nodes.isPending || jobs.isPending}
           error={nodes.error ?? jobs.error}
@@ -104,16 +106,9 @@ function oldestQueued(jobs: Iterable<Job>): string | null {
   return oldest;
 }
 
-type Racks = ReturnType<typeof plantGarden>;
-
 /** Names of the tenants that hold GPUs; the same array while they are the same. */
-function useTenantsAtWork(racks: Racks): string[] {
-  const joined = useMemo(() => {
-    const names = new Set<string>();
-    for (const rack of racks)
-      for (const bed of rack.beds) for (const plot of bed.plots) for (const job of jobsOn(plot)) names.add(job.tenant);
-    return [...names].sort().join(" ");
-  }, [racks]);
+function useTenantsAtWork({ byTenant }: Tally): string[] {
+  const joined = [...byTenant.keys()].sort().join(" ");
   return useMemo(() => (joined ? joined.split(" ") : []), [joined]);
 }
 
@@ -124,13 +119,14 @@ const COLOURS = [
 ] as const;
 
 interface MapPanelProps {
-  racks: Racks;
+  racks: Rack[];
+  tally: Tally;
   tenants: string[];
   loading: boolean;
   error: unknown;
 }
 
-const MapPanel = memo(function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
+const MapPanel = memo(function MapPanel({ racks, tally, tenants, loading, error }: MapPanelProps) {
   const [colourBy, setColourBy] = useState<ColourBy>("tenant");
   const [shape, setShape] = useState<"map" | "table">("map");
   const controls = (
@@ -161,7 +157,7 @@ const MapPanel = memo(function MapPanel({ racks, tenants, loading, error }: MapP
     return (
       <>
         <GpuMap racks={racks} colourBy={colourBy} tenants={tenants} />
-        <Legend racks={racks} colourBy={colourBy} tenants={tenants} />
+        <Legend tally={tally} colourBy={colourBy} tenants={tenants} />
       </>
     );
   };

@@ -1,7 +1,7 @@
 import { screen, within } from "@testing-library/react";
 import { expect, it } from "vitest";
 
-import { plantGarden } from "@/components/gpu-map/garden";
+import { plantGarden, tallyOf } from "@/components/gpu-map/garden";
 import { Tiles } from "@/features/overview/tiles";
 import { renderPage } from "@/testing/render";
 import { aGpu, aJob, anAttempt, aNode } from "@/testing/samples";
@@ -19,9 +19,9 @@ const PLACED = {
 
 it("the viewer's jobs and the whole cluster are apart and say which they are", async () => {
   const mine = aJob({ state: "running", attempt: anAttempt({ placement: [PLACED] }) });
-  const racks = plantGarden([aNode({ id: 1, name: "n1", gpus: GPUS })], [mine]);
+  const tally = tallyOf(plantGarden([aNode({ id: 1, name: "n1", gpus: GPUS })], [mine]));
   const jobs = { running: 1, queued: 4 };
-  await renderPage(() => <Tiles racks={racks} jobs={jobs} oldestWait={null} seesAll={false} loading={false} />);
+  await renderPage(() => <Tiles tally={tally} jobs={jobs} oldestWait={null} seesAll={false} loading={false} />);
   const own = screen.getByRole("region", { name: "Your tenants" });
   const whole = screen.getByRole("region", { name: "Whole cluster" });
   expect(within(own).getByText("GPUs held by your jobs").nextSibling?.textContent).toBe("1");

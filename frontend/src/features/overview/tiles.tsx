@@ -1,8 +1,8 @@
 import { Link } from "@tanstack/react-router";
-import { type ReactNode, useId, useMemo } from "react";
+import { type ReactNode, useId } from "react";
 
 import { count, counted, duration, secondsBetween } from "@/components/format";
-import { jobsOn, type Rack } from "@/components/gpu-map/garden";
+import type { Tally } from "@/components/gpu-map/garden";
 import { useNow } from "@/components/now";
 import { PartBar } from "@/components/use-bar";
 import { Skeleton } from "@/ui/feedback";
@@ -14,7 +14,7 @@ export interface ActiveCounts {
 }
 
 interface TilesProps {
-  racks: readonly Rack[];
+  tally: Tally;
   /** Undefined until they are known. */
   jobs: ActiveCounts | undefined;
   /** When the longest waiting job was submitted. */
@@ -25,8 +25,9 @@ interface TilesProps {
 }
 
 /** The viewer's jobs and the whole cluster in a few numbers each. All come from the data of the map and the queue, so that they agree with them. */
-export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps) {
-  const { nodes, ready, lost, cordoned, gpus, held, broken, own, tenants } = useMemo(() => numbersOf(racks), [racks]);
+export function Tiles({ tally, jobs, oldestWait, seesAll, loading }: TilesProps) {
+  const { nodes, ready, lost, cordoned, gpus, held, seen, byState, byTenant } = tally;
+  const unhealthy = byState.get("unhealthy") ?? 0;
   const now = useNow();
   const longest = secondsBetween(oldestWait, null, now);
   const wait = loading && nodes === 0;
@@ -35,8 +36,10 @@ export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps)
       <Group title={seesAll ? "Jobs of all tenants" : "Your tenants"}>
         <div className={styles.tile}>
           <span className={styles.tileLabel}>{seesAll ? "GPUs held by jobs" : "GPUs held by your jobs"}</span>
-          <span className={styles.tileValue}>{wait ? <Skeleton width="4rem" /> : count(own)}</span>
-          <span className={styles.tileNote}>{seesAll && tenants > 0 && `of ${counted(tenants, "tenant")}`}</span>
+          <span className={styles.tileValue}>{wait ? <Skeleton width="4rem" /> : count(seen)}</span>
+          <span className={styles.tileNote}>
+            {seesAll && byTenant.size > 0 && `of ${counted(byTenant.size, "tenant")}`}
+          </span>
         </div>
         <Link to="/jobs" search={{ state: "running" }} className={styles.tile}>
           <span className={styles.tileLabel}>Running jobs</span>
@@ -57,7 +60,7 @@ export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps)
           <div className={styles.gauge}>
             <PartBar part={gpus > 0 ? held / gpus : 0} />
           </div>
-          {broken > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{broken} unhealthy</span>}
+          {unhealthy > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{unhealthy} unhealthy</span>}
         </div>
         <Link to="/nodes" className={styles.tile}>
           <span className={styles.tileLabel}>Nodes ready</span>
@@ -72,29 +75,6 @@ export function Tiles({ racks, jobs, oldestWait, seesAll, loading }: TilesProps)
       </Group>
     </div>
   );
-}
-
-function numbersOf(racks: readonly Rack[]) {
-  const found = { nodes: 0, ready: 0, lost: 0, cordoned: 0, gpus: 0, held: 0, broken: 0, own: 0 };
-  const tenants = new Set<string>();
-  for (const { beds } of racks) {
-    for (const { node, plots } of beds) {
-      found.nodes += 1;
-      found.gpus += plots.length;
-      if (node.state === "ready") found.ready += 1;
-      if (node.state === "lost") found.lost += 1;
-      if (node.cordoned) found.cordoned += 1;
-      for (const plot of plots) {
-        if (plot.gpu.state === "held") found.held += 1;
-        if (plot.state === "unhealthy") found.broken += 1;
-        const jobs = jobsOn(plot);
-        // A GPU of which jobs have parts counts once, as it does for the cluster.
-        if (jobs.length > 0) found.own += 1;
-        for (const { tenant } of jobs) tenants.add(tenant);
-      }
-    }
-  }
-  return { ...found, tenants: tenants.size };
 }
 
 function Group({ title, children }: { title: string; children: ReactNode }) {

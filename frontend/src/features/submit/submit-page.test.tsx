@@ -8,7 +8,7 @@ import { page, server } from "@/testing/server";
 
 // A text field in place of the editor, which measures what only a browser lays out.
 vi.mock("@/components/yaml/editor", () => ({
-  default: ({ value, onChange }: { value: string; onChange: (text: string) => void }) => (
+  YamlEditor: ({ value, onChange }: { value: string; onChange: (text: string) => void }) => (
     <textarea aria-label="Specification as YAML" value={value} onChange={(event) => onChange(event.target.value)} />
   ),
 }));

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 
 import { jobQuery, tenantsQuery } from "@/api/queries";
 import { useKept } from "@/components/kept-form";
@@ -16,10 +16,17 @@ import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 
-const FolderPanel = lazy(() => import("@/features/submit/folder/folder-panel"));
-const TenantTemplates = lazy(() => import("@/features/submit/tenant-templates"));
-const YamlEditor = lazy(() => import("@/components/yaml/editor"));
+const FolderPanel = onDemand(
+  async () => (await import("@/features/submit/folder/folder-panel")).FolderPanel,
+  <SkeletonLines count={1} />,
+);
+const TenantTemplates = onDemand(async () => (await import("@/features/submit/tenant-templates")).TenantTemplates);
+const YamlEditor = onDemand(
+  async () => (await import("@/components/yaml/editor")).YamlEditor,
+  <SkeletonLines count={12} />,
+);
 
 const route = getRouteApi("/submit");
 
@@ -111,20 +118,16 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
           </li>
         ))}
       </ul>
-      <Suspense fallback={null}>
-        <TenantTemplates key={tenant} tenant={tenant} spec={spec} onTake={take} />
-      </Suspense>
+      <TenantTemplates key={tenant} tenant={tenant} spec={spec} onTake={take} />
       <div className={styles.columns}>
         <Panel title="Form">
           {spec ? (
             <>
-              <Suspense fallback={<SkeletonLines count={1} />}>
-                <FolderPanel
-                  tenant={tenant}
-                  archive={archiveOf(spec)}
-                  onArchive={(archive) => edit((now) => editYaml(now, ["code"], archive && { archive }))}
-                />
-              </Suspense>
+              <FolderPanel
+                tenant={tenant}
+                archive={archiveOf(spec)}
+                onArchive={(archive) => edit((now) => editYaml(now, ["code"], archive && { archive }))}
+              />
               <SpecForm
                 spec={spec}
                 tenant={tenant}
@@ -139,9 +142,7 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
           )}
         </Panel>
         <Panel title="YAML" flush className={styles.yaml}>
-          <Suspense fallback={<SkeletonLines count={12} />}>
-            <YamlEditor value={text} onChange={setText} problems={problems} />
-          </Suspense>
+          <YamlEditor value={text} onChange={setText} problems={problems} />
         </Panel>
       </div>
       <SubmitBar spec={spec} tenant={tenant} check={check} problems={problems} onSubmitted={() => setText(initial)} />

@@ -20,7 +20,7 @@ interface Props {
 }
 
 /** The templates that a tenant keeps: members start from them, and keep what they wrote as another one. */
-export default function TenantTemplates({ tenant, spec, onTake }: Props) {
+export function TenantTemplates({ tenant, spec, onTake }: Props) {
   const say = useSay();
   const queries = useQueryClient();
   const kept = useQuery(templatesQuery(tenant)).data ?? [];

@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 
 import { ApiError } from "@/api/client";
 import type { Packed } from "@/features/submit/folder/pack-folder";
-import FolderPanel from "@/features/submit/folder/folder-panel";
+import { FolderPanel } from "@/features/submit/folder/folder-panel";
 import { renderPage } from "@/testing/render";
 
 type Send = (tenant: string, packed: Packed, onSent: (bytes: number) => void, signal: AbortSignal) => Promise<unknown>;

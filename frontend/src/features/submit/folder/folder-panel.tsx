@@ -15,7 +15,7 @@ interface FolderPanelProps {
 }
 
 /** Let the job start in a copy of a folder of this machine, as `allot submit --upload` does. */
-export default function FolderPanel({ tenant, archive, onArchive }: FolderPanelProps) {
+export function FolderPanel({ tenant, archive, onArchive }: FolderPanelProps) {
   const [step, setStep] = useState<Step | null>(null);
   const [stored, setStored] = useState<Brought | null>(null);
   const [error, setError] = useState<unknown>(null);

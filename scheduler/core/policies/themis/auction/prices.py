@@ -55,7 +55,7 @@ def relax(tables: Tables) -> Relaxation:
             most[owner] = (int(arrays.place[entry]), float(parts[entry]))
     return Relaxation(
         prices=dict(zip(tables.goods, prices.tolist(), strict=True)),
-        bound=float(_best(arrays.gain - arrays.takes @ prices, arrays.bidder, arrays.bidders).sum())
+        bound=float(_best(arrays.net(prices), arrays.bidder, arrays.bidders).sum())
         + float(arrays.supply @ prices),
         most=tuple(most),
     )
@@ -100,7 +100,7 @@ def _sifted(arrays: Arrays) -> tuple[Floats, Floats]:
         if (left >= 0).all():
             among = doubtful[arrays.bidder]
             some, found = _optimum(arrays.of(among, left))
-            net = arrays.gain - arrays.takes @ found
+            net = arrays.net(found)
             chosen = np.where(choice >= 0, net[choice], 0.0)
             regrets = ~doubtful & (_best(net, arrays.bidder, arrays.bidders) > chosen + SAME)
             if not regrets.any():
@@ -115,7 +115,7 @@ def _sifted(arrays: Arrays) -> tuple[Floats, Floats]:
 
 def _choices(arrays: Arrays, prices: Floats) -> tuple[Ints, Floats]:
     """Return each bidder's best entry at these prices, -1 for none, and its lead over the second best."""
-    net = arrays.gain - arrays.takes @ prices
+    net = arrays.net(prices)
     best = _best(net, arrays.bidder, arrays.bidders)
     choice = np.full(arrays.bidders, -1)
     chosen = np.flatnonzero((net >= best[arrays.bidder]) & (net > 0))

@@ -107,6 +107,11 @@ class Arrays:
     supply: Floats
     bidders: int
 
+    def net(self, prices: Floats) -> Floats:
+        """Return what each entry gains beyond the prices of its goods."""
+        net: Floats = self.gain - self.takes @ prices
+        return net
+
     def of(self, entries: NDArray[np.bool_], supply: Floats) -> Arrays:
         """Return the arrays of some bidders, all of whose entries these are, with another supply."""
         owners, bidder = np.unique(self.bidder[entries], return_inverse=True)
