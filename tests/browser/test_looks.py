@@ -119,6 +119,7 @@ ON_DEMAND = {
     "src/components/gpu-map/gpu-table.tsx",
     "src/components/terminal/terminal.tsx",
     "src/features/job/specification.tsx",
+    "src/features/jobs/saved-searches.tsx",
     "src/features/jobs/side-panel.tsx",
     "src/features/submit/folder/bring-folder.ts",
     "src/features/submit/save-template.tsx",
