@@ -26,6 +26,15 @@ describe("a user", () => {
     expect(field.value).toBe("own");
   });
 
+  it("clicks once what covers the page is gone", async () => {
+    const user = aUser();
+    render(FIELD);
+    document.body.style.pointerEvents = "none";
+    setTimeout(() => (document.body.style.pointerEvents = ""), 50);
+    await user.click(screen.getByRole("textbox"));
+    expect(document.activeElement).toBe(screen.getByRole("textbox"));
+  });
+
   it("is the only one in all tests", () => {
     const tests = import.meta.glob<string>("/src/**/*.test.tsx", { query: "?raw", import: "default", eager: true });
     expect(Object.keys(tests).length).toBeGreaterThan(10);
