@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import { axisWidth, placeBeside, readingsAt } from "@/components/chart";
+import { placeBeside, readingsAt } from "@/components/chart";
+import { axisWidth } from "@/components/chart-drawing";
 
 test("a layer of a stack says its own height, a mean says its range, and a gap says nothing", () => {
   const layer = { token: "crop-1", stacked: true };

@@ -1,4 +1,4 @@
-import { AlertDialog as AlertPrimitive, Dialog as DialogPrimitive } from "radix-ui";
+import { Dialog as DialogPrimitive } from "radix-ui";
 import { X } from "lucide-react";
 import { useRef, type ReactNode } from "react";
 
@@ -88,51 +88,6 @@ export function ResultDialog({ onClose, children, ...dialog }: Omit<DialogProps,
         </Button>
       </DialogActions>
     </Dialog>
-  );
-}
-
-interface ConfirmProps {
-  open: boolean;
-  onClose: () => void;
-  title: string;
-  description: ReactNode;
-  /** The verb on the button that does it. */
-  action: string;
-  busy?: boolean;
-  onConfirm: () => void;
-  children?: ReactNode;
-}
-
-/** Asks before something that cannot be undone. */
-export function Confirm({
-  open,
-  onClose,
-  title,
-  description,
-  action,
-  busy = false,
-  onConfirm,
-  children,
-}: ConfirmProps) {
-  return (
-    <AlertPrimitive.Root open={open} onOpenChange={(isOpen) => !isOpen && onClose()}>
-      <AlertPrimitive.Portal>
-        <AlertPrimitive.Overlay className={styles.overlay} />
-        <AlertPrimitive.Content className={styles.content}>
-          <AlertPrimitive.Title>{title}</AlertPrimitive.Title>
-          <AlertPrimitive.Description className={styles.description}>{description}</AlertPrimitive.Description>
-          {children}
-          <div className={styles.actions}>
-            <AlertPrimitive.Cancel asChild>
-              <Button>Keep</Button>
-            </AlertPrimitive.Cancel>
-            <Button look="danger" busy={busy} onClick={onConfirm}>
-              {action}
-            </Button>
-          </div>
-        </AlertPrimitive.Content>
-      </AlertPrimitive.Portal>
-    </AlertPrimitive.Root>
   );
 }
 

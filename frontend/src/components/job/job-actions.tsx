@@ -9,7 +9,7 @@ import { mayActFor } from "@/components/roles";
 import { useSession } from "@/components/session";
 import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 

@@ -79,7 +79,7 @@ describe("the secrets of a tenant", () => {
     });
     const { user } = await renderPage(Panel);
     await user.click(await screen.findByRole("button", { name: "Delete HF_TOKEN" }));
-    const question = screen.getByRole("alertdialog", { name: "Delete HF_TOKEN?" });
+    const question = await screen.findByRole("alertdialog", { name: "Delete HF_TOKEN?" });
     expect(server.sent("DELETE /tenants/vision/secrets/HF_TOKEN")).toHaveLength(0);
     await user.click(within(question).getByRole("button", { name: "Delete" }));
     await waitFor(() => expect(screen.queryByRole("rowheader")).toBeNull());

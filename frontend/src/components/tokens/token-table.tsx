@@ -9,7 +9,7 @@ import { Tag } from "@/components/state-badge";
 import styles from "@/components/tokens/tokens.module.css";
 import { IconButton } from "@/ui/button";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { muted, oneLine } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 

@@ -14,7 +14,7 @@ import styles from "@/features/advice/advice.module.css";
 import { curveOf, isBetter } from "@/features/advice/draft";
 import { Button, buttonClass } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Select } from "@/ui/field";
 import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";

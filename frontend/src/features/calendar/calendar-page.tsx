@@ -20,7 +20,7 @@ import { place } from "@/features/calendar/words";
 import { useNewest } from "@/live/live";
 import { Button, IconButton } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { muted, oneLine, PageLayout, Panel, Row, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";

@@ -14,7 +14,7 @@ import { NodeLinks } from "@/features/calendar/node-links";
 import { ReservationDialog } from "@/features/calendar/reservation-dialog";
 import { IconButton } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";

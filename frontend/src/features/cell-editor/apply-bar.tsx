@@ -8,7 +8,7 @@ import type { CellDocument } from "@/api/schema";
 import { Effects, lapsesOf } from "@/components/cells/effects";
 import { type Check, sentenceOf } from "@/features/cell-editor/problems";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { ErrorNotice } from "@/ui/feedback";
 import { useSay } from "@/ui/toasts";
 import { Verdict, VerdictBar } from "@/ui/verdict";

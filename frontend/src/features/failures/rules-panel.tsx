@@ -10,7 +10,7 @@ import styles from "@/features/failures/failures.module.css";
 import { earlier, endsOf, retryText } from "@/features/failures/rules";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
 import { onDemand } from "@/ui/on-demand";

@@ -10,12 +10,10 @@ import { EventTable } from "@/components/event-table";
 import { ago, duration, gpuHours, moment, visible, words } from "@/components/format";
 import { gpusNow, indexesText, modelText, processorLines } from "@/components/gpu-amount";
 import { LedgerList } from "@/components/ledger/ledger-list";
-import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
 import { JobMaintenanceNotice } from "@/components/maintenance-notice";
 import { useNow } from "@/components/now";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
-import { ArtefactsPanel } from "@/features/job/artefacts-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
 import { FailurePanel } from "@/components/job/failure-panel";
 import { JobActions } from "@/components/job/job-actions";
@@ -31,7 +29,6 @@ import {
 import styles from "@/features/job/job-page.module.css";
 import { JobWhatIf } from "@/features/job/job-what-if";
 import { InputWorkersPanel } from "@/features/job/input-workers-panel";
-import { LogPanel } from "@/features/job/log-view";
 import { ProgressPanel } from "@/features/job/progress-panel";
 import { ScalingPanel } from "@/features/job/scaling-panel";
 import { SensitivityPanel } from "@/features/job/sensitivity-panel";
@@ -45,6 +42,15 @@ import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
 import { onDemand } from "@/ui/on-demand";
 
+const LogPanel = onDemand(async () => (await import("@/features/job/log-view")).LogPanel, <SkeletonLines />);
+const JobMetricsPanel = onDemand(
+  async () => (await import("@/components/metrics/metrics-panel")).JobMetricsPanel,
+  <SkeletonLines />,
+);
+const ArtefactsPanel = onDemand(
+  async () => (await import("@/features/job/artefacts-panel")).ArtefactsPanel,
+  <SkeletonLines />,
+);
 const Specification = onDemand(async () => (await import("@/features/job/specification")).Specification);
 
 const route = getRouteApi("/jobs/$id");

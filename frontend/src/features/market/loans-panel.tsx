@@ -14,7 +14,7 @@ import { partLeft } from "@/features/market/words";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
 

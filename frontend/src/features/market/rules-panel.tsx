@@ -7,7 +7,7 @@ import type { MarketRule } from "@/api/schema";
 import { useDeed } from "@/features/market/use-deed";
 import { ruleText } from "@/features/market/words";
 import { Button, IconButton } from "@/ui/button";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
 import { onDemand } from "@/ui/on-demand";

@@ -8,7 +8,7 @@ import type { AgentSetUp, Node, NodeWithToken } from "@/api/schema";
 import { AgentDialog } from "@/features/nodes/agent-dialog";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 

@@ -7,7 +7,7 @@ import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { bytes } from "@/components/format";
-import { type Bed, bedOf, holdersByGpu, jobsOn, STATE_TEXT, tallyOf } from "@/components/gpu-map/garden";
+import { type Bed, bedOf, holdersByGpu, STATE_TEXT, tallyOf } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
 import { NodeMaintenanceNotice } from "@/components/maintenance-notice";
@@ -81,14 +81,15 @@ function NodeView({ node }: { node: Node }) {
   const { job: jobs } = useLiveState();
   const bed = useMemo(() => bedOf(node, holdersByGpu(jobs.values())), [node, jobs]);
   const racks = useMemo(() => [{ name: node.rack, beds: [bed] }], [node.rack, bed]);
-  const tenants = useMemo(() => [...new Set(bed.plots.flatMap(jobsOn).map(({ tenant }) => tenant))].sort(), [bed]);
+  const tally = useMemo(() => tallyOf(racks), [racks]);
+  const tenants = useMemo(() => [...tally.byTenant.keys()].sort(), [tally]);
   const me = useSession();
   return (
     <div className={styles.columns}>
       <Stack>
         <Panel title="GPUs">
           <GpuMap racks={racks} colourBy="job" tenants={tenants} preferredHeight={260} />
-          <Legend tally={tallyOf(racks)} colourBy="job" tenants={tenants} />
+          <Legend tally={tally} colourBy="job" tenants={tenants} />
         </Panel>
         <Panel title="Facts">
           <Facts

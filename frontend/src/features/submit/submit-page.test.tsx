@@ -99,7 +99,7 @@ describe("the submit page", () => {
     await user.click(
       within(screen.getByRole("list", { name: "Templates" })).getByRole("button", { name: /gang of four/ }),
     );
-    const question = screen.getByRole("alertdialog", { name: "Take the template instead?" });
+    const question = await screen.findByRole("alertdialog", { name: "Take the template instead?" });
     expect(name.value).toBe("digits-single-mine");
     await user.click(within(question).getByRole("button", { name: "Replace" }));
     await waitFor(() => expect(name.value).toBe("digits-gang"));

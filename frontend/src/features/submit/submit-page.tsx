@@ -12,7 +12,7 @@ import { SpecForm } from "@/features/submit/spec-form";
 import { SubmitBar, useCheck } from "@/features/submit/submit-bar";
 import styles from "@/features/submit/submit-page.module.css";
 import { TEMPLATES } from "@/features/submit/templates";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";

@@ -5,7 +5,7 @@ import { useState } from "react";
 import { deleteTemplate, readTemplate, templatesQuery } from "@/api/template-queries";
 import { writeSpec } from "@/components/spec-text";
 import { Button, IconButton } from "@/ui/button";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { muted, Row } from "@/ui/layout";
 import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";

@@ -14,7 +14,7 @@ import { useSession } from "@/components/session";
 import { LimitsDialog } from "@/features/tenants/limits-dialog";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { EmptyState } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { deactivateUser, type JobsOfLeaver, leavingQuery } from "@/api/access-queries";
 import type { Leaving, User } from "@/api/schema";
 import { counted } from "@/components/format";
-import { Confirm } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { SelectField } from "@/ui/field";
 import { Stack } from "@/ui/layout";

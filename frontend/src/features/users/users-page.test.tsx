@@ -73,7 +73,7 @@ describe("the page of users", () => {
     });
     const { user } = await open(users);
     await user.click(await screen.findByRole("button", { name: "Deactivate ann" }));
-    const dialog = screen.getByRole("alertdialog", { name: "Deactivate ann?" });
+    const dialog = await screen.findByRole("alertdialog", { name: "Deactivate ann?" });
     expect(await within(dialog).findByText(/^1 running job to go on, 3 waiting jobs to be held/)).toBeTruthy();
     await user.selectOptions(within(dialog).getByRole("combobox"), "All are cancelled");
     expect(await within(dialog).findByText("4 jobs to be cancelled.")).toBeTruthy();
@@ -107,7 +107,7 @@ describe("the page of users", () => {
     expect(await screen.findByText("The user has no unfinished jobs.")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "Deactivate" }));
     expect(await screen.findByText("The last one.")).toBeTruthy();
-    expect(screen.getByRole("alertdialog")).toBeTruthy();
+    expect(await screen.findByRole("alertdialog")).toBeTruthy();
   });
 
   it("lets a user sign in again", async () => {

@@ -19,7 +19,8 @@ import { EditWebhookDialog, RotateDialog } from "@/components/notices/webhook-di
 import { answerText, nextTry } from "@/components/notices/words";
 import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { Confirm, Dialog, DialogActions } from "@/ui/dialog";
+import { Confirm } from "@/ui/confirm";
+import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, oneLine, PageLayout, Panel, Row, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";

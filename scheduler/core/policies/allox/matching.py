@@ -187,7 +187,7 @@ def _timed(
     lanes: Sequence[Floats],
     load: Floats,
 ) -> Matching:
-    """Note when each job starts, lane by lane by decreasing position.
+    """Note when each job starts, the positions that are furthest from the end first.
 
     Jobs of a kind in the same position may change lanes at no cost. Those with the least work go where they
     start soonest: then what is submitted next waits least. Where they are not ready by then, those that are
