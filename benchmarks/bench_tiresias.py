@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
 import resource
 import shutil
@@ -57,18 +58,19 @@ def write_jobs(path: Path, jobs: int, seed: int) -> None:
             at += apart
 
 
-def spent(command: Sequence[str | Path], folder: Path) -> float:
+def spent(command: Sequence[str | Path], folder: Path, output: Path = Path(os.devnull)) -> float:
     """Run a command; return its processor seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-        timeout=LIMIT_SECONDS,
-    )
+    with output.open("wb") as said:
+        subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            check=True,
+            timeout=LIMIT_SECONDS,
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
