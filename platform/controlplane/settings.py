@@ -71,7 +71,7 @@ def _database(url: str) -> dict[str, Any]:
     # While one attempt to connect waits for longer and longer, the pool makes no other: a database that was
     # away for long would be found again late.
     pool["reconnect_timeout"] = 5
-    return database | {"CONN_HEALTH_CHECKS": True, "OPTIONS": database["OPTIONS"] | {"pool": pool}}
+    return database | {"ENGINE": "controlplane.postgresql", "OPTIONS": database["OPTIONS"] | {"pool": pool}}
 
 
 DATABASES = {"default": _database(CONFIG.database_url)}
