@@ -228,7 +228,9 @@ def test_files_are_short_enough_to_read() -> None:
 
 def test_modules_are_named_for_what_they_do() -> None:
     modules = (path for path in files(*SOURCE_FOLDERS, "tests") if path.suffix in {".py", ".ts", ".tsx"})
-    assert not [name_of(path) for path in modules if path.stem in SAYING_NOTHING]
+    named = [name_of(path) for path in modules if path.stem in SAYING_NOTHING]
+    # Django names the module of a database engine.
+    assert named == ["platform/controlplane/postgresql/base.py"]
 
 
 def counted(name: str) -> dict[str, int]:
