@@ -391,7 +391,13 @@ def _dependency(value: str, spec: dict[str, Any]) -> tuple[str, str]:
 
 def _shape(script: str, made: Translation, asked: Sequence[Asked]) -> None:
     """Write the tasks, their resources and commands, from all that was said."""
-    shell = script.splitlines()[0].removeprefix("#!").split()
+    first_line = script.partition("\n")[0]
+    if not first_line.startswith("#!"):
+        raise WrongUse(
+            f"This is not a batch script: its first line is {first_line[:60]!r}, but it must name a shell,"
+            " such as '#!/bin/bash'."
+        )
+    shell = first_line.removeprefix("#!").split()
     program = next((word.rsplit("/", 1)[-1] for word in reversed(shell) if not word.startswith("-")), "")
     if program not in {"bash", "sh"}:
         raise WrongUse(f"The script is for {program or 'nothing'}; only shell scripts can be converted.")

@@ -177,6 +177,14 @@ def test_times_and_bad_input() -> None:
     assert options_of("#!/bin/bash\n#SBATCH -N2\n") == [(2, "nodes", "2")]
 
 
+@pytest.mark.parametrize("script", ["", "\n", "echo sh\n", "#SBATCH -G 1\necho hi\n"])
+def test_a_script_whose_first_line_names_no_shell_is_refused(script: str) -> None:
+    with pytest.raises(
+        WrongUse, match=r"its first line is '.*', but it must name a shell, such as '#!/bin/bash'"
+    ):
+        translate(script, "job")
+
+
 def test_the_image_of_steps_is_that_of_the_job_where_all_have_one() -> None:
     head = "#!/bin/bash\n#SBATCH -G 1\n"
     one = "# srun --container-image=old a\nsrun -l \\\n  --container-image 'nvcr.io#nvidia/cuda:12' a\n"
