@@ -16,6 +16,7 @@ from scheduler.models.jobs import Job, or_never
 from scheduler.models.selectors.jobs import jobs_visible
 from scheduler.wiring.rest import CommaSeparatedChoices, CommaSeparatedIds
 from tenants.api.instants import InstantFilter
+from tenants.api.queries import wrong_values
 from tenants.errors import FieldError, Invalid
 from tenants.selectors import Viewer
 
@@ -163,12 +164,8 @@ def jobs_matching(by: Viewer, given: Mapping[str, str], *, where: str) -> QueryS
         expected = f"{'one' if unknown else 'one or more'} of: {', '.join(known)}"
         raise Invalid.of(FieldError(field, problem, expected))
     chosen = JobFilter(data=given, queryset=jobs_visible(by))
-    if not chosen.is_valid():  # type: ignore[no-untyped-call]
-        problems = [
-            FieldError(f"{where}.{name}", str(said), "")
-            for name, errors in chosen.errors.items()
-            for said in errors
-        ]
+    if wrong := wrong_values(chosen):
+        problems = [FieldError(f"{where}.{each.field}", each.problem, each.expected) for each in wrong]
         raise Invalid(f"{problems[0].field}: {problems[0].problem}", problems)
     found: QuerySet[Job] = chosen.qs
     return found

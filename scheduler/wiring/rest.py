@@ -13,6 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.queries import paging_of, refuse_unknown
+from tenants.api.strict import field_errors, summary
+from tenants.errors import Invalid
 
 
 class Represent(Protocol):
@@ -41,7 +43,9 @@ def checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[s
     """
     serializer = kind(data=request.query_params)
     refuse_unknown(request, {*serializer.fields, *paging_of(request.parser_context.get("view"))})
-    serializer.is_valid(raise_exception=True)
+    if not serializer.is_valid():
+        wrong = tuple(field_errors(serializer.errors, serializer))
+        raise Invalid(summary(wrong), wrong)
     parameters: dict[str, Any] = serializer.validated_data
     return parameters
 

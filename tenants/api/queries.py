@@ -1,15 +1,18 @@
 """Query parameters: an unknown one is refused, since a filter that is ignored answers another question."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from django import forms
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
+from django_filters.fields import BaseCSVField, IsoDateTimeField
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from tenants.api.strict import summary
 from tenants.errors import FieldError, Invalid
 
 #: Those of every list that has pages (`controlplane.pagination`).
@@ -37,6 +40,41 @@ def _expected(name: str, known: Collection[str]) -> str:
     return near[0] if near else ", ".join(sorted(known)) or "none"
 
 
+def wrong_values(chosen: filters.FilterSet) -> list[FieldError]:
+    """Return what is wrong with the values of filters, and for each what would be right."""
+    return [
+        FieldError(name, problem, _right(field))
+        for name, field in chosen.form.fields.items()
+        for problem in _problems(field, chosen.data.get(name), chosen.errors.get(name))
+    ]
+
+
+def _problems(field: forms.Field, value: Any, errors: Any) -> Iterator[str]:
+    if isinstance(field, forms.NullBooleanField):
+        # The framework takes any other word for none, and would answer as if nothing were asked.
+        if value and str(value).lower() not in {"true", "false"}:
+            yield f"{str(value)[:40]!r} is neither true nor false"
+    elif errors:
+        for error in errors.as_data():
+            is_choice = error.code == "invalid_choice"
+            yield f"{str(value)[:40]!r} is not a choice here" if is_choice else " ".join(error.messages)
+
+
+def _right(field: forms.Field) -> str:
+    several = isinstance(field, BaseCSVField)
+    match field:
+        case forms.NullBooleanField():
+            return "true or false"
+        case forms.ChoiceField():
+            words = ", ".join(str(value) for value, _ in field.choices if value)
+            return f"one or more, with commas between them, of {words}" if several else f"one of {words}"
+        case forms.DecimalField():
+            return "whole numbers from 0, with commas between them" if several else "a whole number from 0"
+        case IsoDateTimeField():
+            return "an instant such as 2026-12-01T18:00:00Z"
+    return "text"
+
+
 class ByName(filters.FilterSet):
     """Finds objects by a part of their name, in upper or lower case: a search field needs no whole list."""
 
@@ -56,5 +94,10 @@ class FilterBackend(DjangoFilterBackend):
         own = getattr(view, "query_serializer", None)
         known = {*(declared.base_filters if declared else ()), *(own().fields if own else ())}
         refuse_unknown(request, {*known, *paging_of(view)})
-        filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        chosen = self.get_filterset(request, queryset, view)
+        if chosen is None:
+            return queryset
+        if problems := wrong_values(chosen):
+            raise Invalid(summary(tuple(problems)), problems)
+        filtered: QuerySet[Any] = chosen.qs
         return filtered

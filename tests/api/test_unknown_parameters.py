@@ -46,3 +46,34 @@ def test_known_ones_go_on_to_work(operator) -> None:
         "/jobs/usage?page_size=5",
     ):
         assert operator.get(path).status_code == 200, path
+
+
+@pytest.mark.parametrize(
+    ("path", "problem", "expected"),
+    [
+        ("/jobs?guarantee=x", "'x' is not a choice here", "one of guaranteed, opportunistic"),
+        (
+            "/jobs?state=queued,x",
+            "'queued,x' is not a choice here",
+            "one or more, with commas between them, of",
+        ),
+        ("/jobs?id=3,x", "Enter a number.", "whole numbers from 0, with commas between them"),
+        ("/events?job=x", "Enter a number.", "a whole number from 0"),
+        ("/failures?since=x", "Enter a valid date/time.", "an instant such as 2026-12-01T18:00:00Z"),
+        ("/market/offers?state=x", '"x" is not a valid choice.', "one of "),
+        # These would be answered as if nothing were asked.
+        ("/users?is_active=no", "'no' is neither true nor false", "true or false"),
+        ("/jobs?fold=1", "'1' is neither true nor false", "true or false"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_would_be_right(operator, path, problem, expected) -> None:
+    answer = operator.get(path)
+    is_error(answer, 400, "invalid")
+    [field] = answer.json()["fields"]
+    assert field["problem"] == problem
+    assert field["expected"].startswith(expected)
+
+
+def test_an_empty_value_asks_for_nothing(operator) -> None:
+    for query in ("/users?is_active=", "/jobs?fold=&guarantee=&since=&id="):
+        assert operator.get(query).status_code == 200, query
