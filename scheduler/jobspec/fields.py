@@ -25,6 +25,11 @@ _SIZE_UNITS_BYTES: dict[str, int] = {
 }
 
 
+def numeral(number: float) -> str:
+    """Return a number as people write it: 31,536,000 and not 3.1536e+07."""
+    return f"{number:,.12g}"
+
+
 def seconds_of(text: str) -> float | None:
     """Return the seconds in "90", "45s", "30m", "1h30m" or "2d12h", or None if it is not a duration."""
     match = _DURATION.fullmatch(text.replace(" ", "").lower())
@@ -148,13 +153,15 @@ class Fields:
 
     def checked_number(self, name: str, value: object, *, least: float, most: float, unit: str = "") -> float:
         """Return the value if it is a number in the range; else note it and return the least."""
-        expected = f"a number from {least:g} to {most:g}{unit}"
+        # With all digits: 1.00001e+06 and 3.1536e+07 are hard to compare.
+        lowest, highest = numeral(least), numeral(most)
+        expected = f"a number from {lowest} to {highest}{unit}"
         if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
             self.refuse(name, f"{described(value)} is not a number", expected)
         elif value < least:
-            self.refuse(name, f"{described(value)} is less than {least:g}", expected)
+            self.refuse(name, f"{described(value)} is less than {lowest}", expected)
         elif value > most:
-            self.refuse(name, f"{described(value)} is more than {most:g}", expected)
+            self.refuse(name, f"{described(value)} is more than {highest}", expected)
         else:
             return float(value)
         return least

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nodeagent.messages import INPUT_PORT
 from scheduler.core.model.snapshot import FIXED_WORLD
-from scheduler.jobspec.fields import Fields, described
+from scheduler.jobspec.fields import Fields, described, numeral
 from scheduler.jobspec.launchers import check_launcher
 from scheduler.jobspec.spec import JOB, JobSpec
 from scheduler.jobspec.tasks import MAX_REPLICAS
@@ -53,8 +53,8 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     if estimate is not None and limit is not None and estimate > limit:
         fields.refuse(
             "estimate",
-            f"{estimate:g} seconds are longer than the time limit",
-            f"at most the time limit, {limit:g} seconds",
+            f"{numeral(estimate)} seconds are longer than the time limit",
+            f"at most the time limit, {numeral(limit)} seconds",
         )
     if spec.pinned_cell and not spec.guaranteed:
         problem = "an opportunistic job cannot ask for a pinned cell"

@@ -198,9 +198,20 @@ def test_an_estimate_is_not_longer_than_the_limit() -> None:
     found = problems(spec(estimate="2h", time_limit="1h"))
     assert found == {
         "estimate": FieldError(
-            "estimate", "7200 seconds are longer than the time limit", "at most the time limit, 3600 seconds"
+            "estimate",
+            "7,200 seconds are longer than the time limit",
+            "at most the time limit, 3,600 seconds",
         )
     }
+
+
+def test_large_numbers_are_written_with_all_digits() -> None:
+    [found] = problems(spec(time_limit="400d")).values()
+    assert found.problem.endswith(" is more than 31,536,000")
+    assert found.expected == "a number from 1 to 31,536,000 seconds"
+    [found] = problems(spec(estimate=2_000_001, time_limit=2_000_000)).values()
+    assert found.problem == "2,000,001 seconds are longer than the time limit"
+    assert found.expected == "at most the time limit, 2,000,000 seconds"
 
 
 @pytest.mark.parametrize(
