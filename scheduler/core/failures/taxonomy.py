@@ -157,7 +157,8 @@ _ADVICE: Mapping[str, str] = {
     "stuck": "Check for a deadlock or a blocked data loader. If steps take long, raise watch.silent.",
     "idle_gpus": "Check that the program uses its GPUs, or ask for fewer. watch.idle_gpus sets the limit.",
     "node_lost": "Nothing: the job is tried again. Save checkpoints to lose less work.",
-    "start_failed": "Check that the command and its interpreter exist on the node or in the image.",
+    "start_failed": "Check what the cause names: the command and its interpreter on the node or in the "
+    + "image, or a secret.",
     "code_refused": "Pack plain files without links that lead out, and fewer or smaller ones (docs/code.md).",
     "code_unavailable": "Check that the node can reach the git address and that it serves the commit. "
     + _ASK_AN_OPERATOR,

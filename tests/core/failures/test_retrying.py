@@ -126,3 +126,7 @@ def test_a_job_waits_longer_after_each_loss_in_a_row_and_is_held_in_the_end() ->
 def test_an_attempt_that_ran_well_begins_a_row() -> None:
     assert after_loss([RAN_WELL_SECONDS] + [10.0] * 20) == AfterLoss(1, 0.0, is_held=False)
     assert after_loss([10.0, RAN_WELL_SECONDS, 10.0]).in_a_row == 2
+
+
+def test_what_could_not_start_may_have_lost_a_secret() -> None:
+    assert class_of("start_failed", "The secret hf was deleted.").advice.endswith("or a secret.")
