@@ -464,7 +464,8 @@ def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> 
         message = f"{plural(len(fields), 'mistake')}:"
     lines = [prefix + message]
     for problem in fields:
-        told = problem.problem in message
+        # The text of a name's pattern is both what is wrong and what would be right.
+        told = problem.problem in message or problem.problem == problem.expected
         parts = [
             "" if told else f"{problem.problem.rstrip('.')}.",
             f"Expected: {problem.expected.rstrip('.')}." if problem.expected else "",

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
+from allot.describe import problem_lines
+from allot.errors import FieldProblem
 from tests.allot.conftest import Command
 from tests.allot.fake_api import Answer, FakeApi
 from tests.patience import PATIENCE_SECONDS
@@ -89,3 +91,15 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(command: Command) -> None:
     loaded = {line.rsplit("|", 1)[-1].strip() for line in result.stderr.splitlines()}
     assert "typer" in loaded
     assert not loaded & {"httpx", "rich", "yaml", "django", "pydantic", "msgspec", "importlib.metadata"}
+
+
+def test_what_is_wrong_and_what_would_be_right_are_not_the_same_twice() -> None:
+    slug = "Use 1 to 63 lower-case letters."
+    taken = FieldProblem("title", "is empty", "text")
+    assert problem_lines(
+        "", "name: is wrong, title: is empty", [FieldProblem("name", slug, slug), taken]
+    ) == [
+        "2 mistakes:",
+        "  name: Expected: Use 1 to 63 lower-case letters.",
+        "  title: is empty. Expected: text.",
+    ]
