@@ -314,6 +314,8 @@ def test_why_gives_reasons_amounts_and_advice(allot: Allot, api: FakeApi) -> Non
     assert lines[5].startswith("Decided in round 41, ")
     api.jobs[1].update(running())
     assert allot("why", "1").stdout == "Job 1 train RUNNING: on v100-1 ×2. It does not wait.\n"
+    api.jobs[1].update(state="failed", phase="ended", message="The secret hf was deleted.")
+    assert allot("why", "1").stdout == "Job 1 train FAILED: The secret hf was deleted. It does not wait.\n"
 
 
 def test_nodes(allot: Allot, api: FakeApi) -> None:

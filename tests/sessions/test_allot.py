@@ -106,7 +106,7 @@ async def test_exec_is_like_a_command_of_this_machine(site: Site, tmp_path: Path
     assert missing == (127, "", "no-such: command not found\n")
     assert refused[:2] == (3, "")
     assert f"There is no job {job}, or it belongs to a tenant" in refused[2]
-    assert early == (1, "", f"allot: Job {waiting.id} does not run now: it is queued.\n")
+    assert early == (1, "", f"allot: Job {waiting.id} does not run now: its state is queued.\n")
 
     # Interrupted where there is no terminal, it ends here, and there with it.
     process = await allot.start("exec", job, "--", "sh", "-c", "echo up; exec sleep 61")

@@ -326,7 +326,7 @@ def why(
             return
         job = client.job(job_id)
     if answer["state"] != "queued":
-        print_line(f"{change_line(job)}. It does not wait.")
+        print_line(f"{change_line(job).removesuffix('.')}. It does not wait.")
         return
     place = f", #{answer['position']} of {answer['queue_length']} in its queue" if answer["position"] else ""
     print_line(f"Job {job_id} {job['name']} has waited {since(job['submitted_at'])}{place}.")

@@ -114,7 +114,7 @@ def steadied(new: Stored, stored: Stored | None, now: float) -> Stored:
 def prediction_of(job: Job) -> dict[str, Any]:
     """Return what is predicted for a job: {"prediction": ... or null, "no_prediction": why there is none}."""
     if job.state != "queued":
-        return _none(f"It does not wait: it is {job.state}.")
+        return _none(f"It does not wait: its state is {job.state}.")
     newest = (
         Forecast.objects.order_by("-round_number")
         # One job's of thousands; Django's own transform takes "12" for a place in a list.

@@ -114,7 +114,7 @@ def _job(viewer: Viewer, value: object, problems: list[FieldError]) -> int | Non
         return None
     job = job_get(viewer, value)
     if job.state != JobState.QUEUED:
-        raise Conflict(f"Job {job.id} does not wait: it is {job.state}.")
+        raise Conflict(f"Job {job.id} does not wait: its state is {job.state}.")
     return job.id
 
 

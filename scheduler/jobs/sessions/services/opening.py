@@ -170,7 +170,7 @@ def attempt_open(job: Job) -> Attempt:
     """Return the job's attempt that sessions can enter; raise Conflict when there is none."""
     attempt = Attempt.objects.filter(job=job, state__in=_OPEN).first()
     if attempt is None:
-        raise Conflict(f"Job {job.id} does not run now: it is {job.state}.")
+        raise Conflict(f"Job {job.id} does not run now: its state is {job.state}.")
     return attempt
 
 
@@ -194,7 +194,7 @@ def _part_of(job: Job, rank: int, attempt_id: int | None) -> AttemptPart:
     for part in parts:
         if any(replica["rank"] == rank for replica in part.replicas):
             if part.state not in (PartState.RUNNING, PartState.STOPPING):
-                raise Conflict(f"Rank {rank} of job {job.id} does not run: it is {part.state}.")
+                raise Conflict(f"Rank {rank} of job {job.id} does not run: its state is {part.state}.")
             part.attempt = attempt
             return part
     ranks = sum(len(part.replicas) for part in parts)
