@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import { answerOf, api, ApiError, setCsrfToken } from "@/api/client";
+import { answerOf, api, ApiError, explained, setCsrfToken } from "@/api/client";
 
 function answer(status: number, headers: Record<string, string> = {}): Response {
   const body = status < 400 ? { id: 1 } : { code: "too_many_requests", detail: "You have 2 under way.", fields: [] };
@@ -83,6 +83,10 @@ test("a refusal says what is wrong, whoever refuses", async () => {
   vi.stubGlobal("fetch", fetched);
   const asked = answerOf(api.GET("/nodes")).catch((error: unknown) => error as ApiError);
   expect(((await asked) as ApiError).explain("name")).toBe("It is taken; expected another one");
+  const fewer = { problem: "It needs 8.", expected: "Ask for fewer, or wait." };
+  expect(explained(fewer)).toBe("It needs 8. Ask for fewer, or wait.");
+  const slug = "Use letters and digits.";
+  expect(explained({ problem: slug, expected: slug })).toBe(slug);
   fetched.mockResolvedValueOnce(new Response("<h1>Bad gateway</h1>", { status: 502 }));
   await expect(answerOf(api.GET("/nodes"))).rejects.toMatchObject({ status: 502, code: "unavailable" });
   fetched.mockRejectedValueOnce(new TypeError("Failed to fetch"));

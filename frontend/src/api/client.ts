@@ -28,9 +28,11 @@ export class ApiError extends Error {
   }
 }
 
-/** "is taken; expected another name" */
-export function explained({ problem, expected }: FieldProblem): string {
-  return expected ? `${problem.replace(/\.$/, "")}; expected ${expected}` : problem;
+/** "is taken; expected another name". Some of what is expected is a sentence, "Ask for fewer."; it stays one. */
+export function explained({ problem, expected }: Pick<FieldProblem, "problem" | "expected">): string {
+  if (!expected || expected === problem) return problem;
+  const said = problem.replace(/\.$/, "");
+  return /^[A-Z].*\.$/.test(expected) ? `${said}. ${expected}` : `${said}; expected ${expected}`;
 }
 
 let csrfToken = "";

@@ -79,7 +79,7 @@ describe("the submit page", () => {
     await renderPage(SubmitPage, member);
     expect(await screen.findByText("is taken; expected another name")).toBeTruthy();
     expect(screen.getByRole("textbox", { name: "Name" }).getAttribute("aria-invalid")).toBe("true");
-    expect(screen.getByText("Line 2: name: is taken. Expected: another name.")).toBeTruthy();
+    expect(screen.getByText("Line 2: name: is taken; expected another name")).toBeTruthy();
     expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit" }).disabled).toBe(true);
   });
 

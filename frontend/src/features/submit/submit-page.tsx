@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
+import { explained } from "@/api/client";
 import { jobQuery, tenantsQuery } from "@/api/queries";
 import { useKept } from "@/components/kept-form";
 import { mayActFor } from "@/components/roles";
@@ -84,14 +85,14 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
   const problems = useMemo(() => {
     if (problem) return [problem];
     const lineOf = linesOf(text);
-    return check.fields.map(({ field, problem: what, expected }) => ({
-      line: lineOf(field.split(".")),
-      message: `${field}: ${what}. Expected: ${expected}.`,
+    return check.fields.map((each) => ({
+      line: lineOf(each.field.split(".")),
+      message: `${each.field}: ${explained(each)}`,
     }));
   }, [problem, check.fields, text]);
   const problemOf = (field: string) => {
     const found = check.fields.find((each) => each.field === field);
-    return found && `${found.problem}; expected ${found.expected}`;
+    return found && explained(found);
   };
   if (tenants.length === 0) {
     return (
