@@ -36,7 +36,7 @@ export function WebhooksPanel({ tenant }: { tenant: string | null }) {
         skeletonLines={2}
         empty={
           <EmptyState title="No webhooks">
-            A webhook sends events to another program {tenant ? "to the tenant's jobs" : "in the cluster"}.
+            A webhook tells another program what happens {tenant ? "to the tenant's jobs" : "in the cluster"}.
           </EmptyState>
         }
         columns={[
