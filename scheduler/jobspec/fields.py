@@ -61,7 +61,8 @@ def described(value: object) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
-    text = ascii(value) if isinstance(value, str) else str(value)
+    # What cannot be seen is escaped, letters of any language are not.
+    text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -205,6 +205,11 @@ def test_an_estimate_is_not_longer_than_the_limit() -> None:
     }
 
 
+def test_a_wrong_name_is_repeated_as_it_was_written() -> None:
+    [found] = problems(spec(name="работа 日本\u202e")).values()
+    assert found.problem == "'работа 日本\\u202e' is not a valid name"
+
+
 def test_large_numbers_are_written_with_all_digits() -> None:
     [found] = problems(spec(time_limit="400d")).values()
     assert found.problem.endswith(" is more than 31,536,000")
