@@ -7,10 +7,11 @@ import type { LedgerFilters } from "@/api/ledger-queries";
 import type { EventFilters } from "@/api/queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
 import type { UsageFilters } from "@/api/usage-queries";
+import { PageError } from "@/app/page-error";
 import { Shell } from "@/app/shell";
 import { type JobSearch, readJobSearch } from "@/components/job-search";
 import { buttonClass } from "@/ui/button";
-import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
+import { EmptyState, Skeleton } from "@/ui/feedback";
 import { PageLayout } from "@/ui/layout";
 
 const root = createRootRoute({ component: Shell, notFoundComponent: NotFound, errorComponent: PageError });
@@ -345,15 +346,6 @@ function NotFound() {
       >
         The address may be mistyped.
       </EmptyState>
-    </PageLayout>
-  );
-}
-
-/** A fault in the page itself. After an update of the server its old files are gone, and a reload helps. */
-function PageError({ error }: { error: unknown }) {
-  return (
-    <PageLayout title="This page failed">
-      <ErrorNotice error={error} onRetry={() => location.reload()} />
     </PageLayout>
   );
 }

@@ -1,0 +1,16 @@
+import { ErrorNotice } from "@/ui/feedback";
+import { PageLayout } from "@/ui/layout";
+
+/** How browsers and the bundler say that a file of the page did not come. Their words name no remedy. */
+const NOT_FETCHED = /Unable to preload CSS|dynamically imported module|Importing a module script/;
+
+/** A fault in the page itself. After an update of the server its old files are gone, and a reload helps. */
+export function PageError({ error }: { error: unknown }) {
+  const isMissing = error instanceof Error && NOT_FETCHED.test(error.message);
+  const told = isMissing ? new Error("It cannot be loaded: the server cannot be reached, or was updated.") : error;
+  return (
+    <PageLayout title="This page failed">
+      <ErrorNotice error={told} onRetry={() => location.reload()} />
+    </PageLayout>
+  );
+}
