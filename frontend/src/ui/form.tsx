@@ -18,6 +18,10 @@ interface FormProps {
 export function Form({ onSubmit, notice, onReload, className = styles.form, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   const wasSent = useRef(false);
+  // Who has sent a long form is at its end, where what stands above the fields is out of sight.
+  useEffect(() => {
+    if (notice) form.current?.querySelector("[role=alert]")?.scrollIntoView({ block: "nearest" });
+  }, [notice]);
   useEffect(() => {
     const wrong = wasSent.current && form.current?.querySelector<HTMLElement>("[aria-invalid=true]");
     if (!wrong) return;
