@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link, notFound } from "@tanstack/react-router";
 
 import type { UserFilters } from "@/api/access-queries";
 import type { AuditFilters } from "@/api/audit-queries";
@@ -19,6 +19,10 @@ const root = createRootRoute({ component: Shell, notFoundComponent: NotFound, er
 const text = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
 const whole = (value: unknown): number | undefined =>
   Number.isInteger(Number(value)) && value !== "" ? Number(value) : undefined;
+/** A page of something that has a number is no page without one. */
+const numbered = (value: string): void => {
+  if (whole(value) === undefined) notFound({ throw: true });
+};
 const day = (value: unknown): string | undefined => {
   const written = text(value);
   return written && !Number.isNaN(Date.parse(`${written}T00:00`)) ? written : undefined;
@@ -43,6 +47,7 @@ const jobs = createRoute({
 const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$id",
+  beforeLoad: ({ params }) => numbered(params.id),
   validateSearch: (search: Record<string, unknown>): { tab?: string; rank?: number; path?: string } => ({
     tab: text(search.tab),
     rank: whole(search.rank ?? ""),
@@ -219,6 +224,7 @@ const rounds = createRoute({
 const round = createRoute({
   getParentRoute: () => root,
   path: "/rounds/$number",
+  beforeLoad: ({ params }) => numbered(params.number),
   component: lazyRouteComponent(() => import("@/features/rounds/round-page"), "RoundPage"),
 });
 
