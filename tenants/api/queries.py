@@ -66,7 +66,8 @@ def _right(field: forms.Field) -> str:
         case forms.NullBooleanField():
             return "true or false"
         case forms.ChoiceField():
-            words = ", ".join(str(value) for value, _ in field.choices if value)
+            choices: Any = field.choices
+            words = ", ".join(str(value) for value, _ in choices if value)
             return f"one or more, with commas between them, of {words}" if several else f"one of {words}"
         case forms.DecimalField():
             return "whole numbers from 0, with commas between them" if several else "a whole number from 0"
