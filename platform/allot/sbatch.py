@@ -252,7 +252,7 @@ def _one(
         count = _number(option, parts.pop()) if parts and parts[-1].isdecimal() else 1
         models += parts[:1]
         sizes["gpus-per-node" if option == "gres" else option] = count
-        return done, f"{count} GPUs" + (f" of model {parts[0]}" if parts else "")
+        return done, f"{count} GPU{'' if count == 1 else 's'}" + (f" of model {parts[0]}" if parts else "")
     if option in {"mem", "mem-per-cpu", "mem-per-gpu"}:
         match = re.fullmatch(r"(\d+)([KMGT]?)B?", value.upper())
         if not match:

@@ -74,11 +74,6 @@ export function statesOf(search: JobSearch): JobState[] {
   return JOB_STATES.filter((state) => named.includes(state));
 }
 
-/** What of a search narrows the list down; its order and its groups do not. */
-export function isFiltered(search: JobSearch): boolean {
-  return Object.keys(search).some((name) => name !== "sort" && name !== "group");
-}
-
 export function filtersOf(search: JobSearch): JobFilters {
   const period = PERIODS[search.within ?? ""];
   // To the minute: the same list is not asked for again in each instant.
@@ -97,4 +92,9 @@ export function filtersOf(search: JobSearch): JobFilters {
     array: search.array ? Number(search.array) : undefined,
     q: search.q,
   };
+}
+
+/** Whether a search narrows the list down. What an address says that is no filter, such as an unknown state, does not. */
+export function isFiltered(search: JobSearch): boolean {
+  return Object.values(filtersOf(search)).some((value) => (Array.isArray(value) ? value.length > 0 : value));
 }

@@ -18,7 +18,7 @@ interface FormProps {
 export function Form({ onSubmit, notice, onReload, className = styles.form, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   const wasSent = useRef(false);
-  // Who has sent a long form is at its end, where what stands above the fields is out of sight.
+  // After a long form is sent, its end is in sight, and a notice above the fields is not.
   useEffect(() => {
     if (notice) form.current?.querySelector("[role=alert]")?.scrollIntoView({ block: "nearest" });
   }, [notice]);
