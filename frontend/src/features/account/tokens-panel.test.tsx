@@ -36,7 +36,7 @@ describe("one's own API tokens", () => {
     const { user } = await renderPage(TokensPanel);
     expect(await screen.findByText("No tokens")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "New token" }));
-    const dialog = screen.getByRole("dialog", { name: "New token" });
+    const dialog = await screen.findByRole("dialog", { name: "New token" });
     // For operators only.
     expect(within(dialog).queryByRole("checkbox", { name: /^Operate/ })).toBeNull();
     await user.type(within(dialog).getByRole("textbox", { name: "Name" }), "ci");
