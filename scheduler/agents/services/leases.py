@@ -69,9 +69,7 @@ def expire_leases() -> None:
     overdue = Node.objects.filter(state=NodeState.READY, lease_expires_at__lt=now - margin)
     for node in overdue.order_by("id"):
         _node_lost(node, at=now, last_report=now - margin)
-    # A part whose node is lost already: its attempt was applied by a round that had not heard of it.
-    for node in Node.objects.filter(state=NodeState.LOST).order_by("id"):
-        _parts_lost(node, at=now)
+    _parts_lost(at=now)
     late = Attempt.objects.filter(
         state=AttemptState.STARTING, go=False, starting_at__lt=now - timedelta(seconds=GANG_READY_SECONDS)
     )
@@ -79,39 +77,44 @@ def expire_leases() -> None:
         _gang_late(attempt_id, job_id, at=now)
 
 
+@transaction.atomic
 def _node_lost(node: Node, *, at: datetime, last_report: datetime) -> None:
-    with transaction.atomic():
-        # Conditional: a report that arrives this instant keeps the node.
-        changed = Node.objects.filter(
-            id=node.id, state=NodeState.READY, lease_expires_at__lt=last_report
-        ).update(state=NodeState.LOST, version=F("version") + 1)
-        if not changed:
-            return
-        message = "No report for longer than its lease; its jobs are queued again."
-        node_event(node, "node.lost", at=at, actor="leases", why=message).save()
-        publish_nodes([node.id])
-        request_round_on_commit()
-    _parts_lost(node, at=at)
+    # Conditional: a report that arrives this instant keeps the node.
+    changed = Node.objects.filter(id=node.id, state=NodeState.READY, lease_expires_at__lt=last_report).update(
+        state=NodeState.LOST, version=F("version") + 1
+    )
+    if not changed:
+        return
+    message = "No report for longer than its lease; its jobs are queued again."
+    node_event(node, "node.lost", at=at, actor="leases", why=message).save()
+    publish_nodes([node.id])
+    request_round_on_commit()
 
 
-def _parts_lost(node: Node, *, at: datetime) -> None:
-    parts = AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE).exclude(
+def _parts_lost(*, at: datetime) -> None:
+    """End what ran on lost nodes, also what a round put there that had not heard of the loss."""
+    parts = AttemptPart.objects.filter(node__state=NodeState.LOST, attempt__state__in=ATTEMPT_LIVE).exclude(
         state=PartState.EXITED
     )
-    for part_id, job_id in parts.values_list("id", "attempt__job_id"):
-        with transaction.atomic():
-            lock_jobs([job_id])
-            part = AttemptPart.objects.select_related("attempt__job", "attempt__allocation", "node").get(
-                id=part_id
-            )
-            part_exited(
-                part,
-                exit_code=137,
-                category="lost",
-                message=f"Node {node.name} was lost.",
-                at=at,
-                actor="leases",
-            )
+    for part_id, job_id in parts.order_by("node_id", "id").values_list("id", "attempt__job_id"):
+        _part_lost(part_id, job_id, at=at)
+
+
+@transaction.atomic
+def _part_lost(part_id: int, job_id: int, *, at: datetime) -> None:
+    lock_jobs([job_id])
+    part = AttemptPart.objects.select_related("attempt__job", "attempt__allocation", "node").get(id=part_id)
+    # A sweep over many parts takes a while. A node that reported meanwhile says itself what it runs.
+    if part.node.state != NodeState.LOST:
+        return
+    part_exited(
+        part,
+        exit_code=137,
+        category="lost",
+        message=f"Node {part.node.name} was lost.",
+        at=at,
+        actor="leases",
+    )
 
 
 def _gang_late(attempt_id: int, job_id: int, *, at: datetime) -> None:

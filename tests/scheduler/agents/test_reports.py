@@ -20,9 +20,11 @@ from nodeagent.messages import (
     ProgressLine,
     Report,
 )
+from scheduler.agents.services import leases
 from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
 from scheduler.agents.services.reports import report_apply, report_read
 from scheduler.jobs.attempts import representations
+from scheduler.jobs.attempts.services import lifecycle
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.models import Event, Job, Node
 from scheduler.models import LogChunk as StoredChunk
@@ -513,6 +515,40 @@ def test_a_lost_node_that_reports_again_is_ready_and_told_to_run_nothing_of_the_
     assert node.state == "ready"
     attempt.job.refresh_from_db()
     assert attempt.job.state == "queued"
+
+
+def test_a_node_that_reports_while_lost_nodes_are_swept_keeps_what_it_runs(monkeypatch):
+    (silent_node,), lost = gang(replicas=1)
+    (late_node,), kept = gang(replicas=1)
+    silent(silent_node)
+    silent(late_node)
+    ended = []
+
+    def part_exited(part, **how):
+        if not ended:
+            report(late_node, PartReport(attempt=kept.id, state="running"))
+        ended.append(part.attempt_id)
+        lifecycle.part_exited(part, **how)
+
+    monkeypatch.setattr(leases, "part_exited", part_exited)
+    expire_leases()
+    assert ended == [lost.id]
+    kept.refresh_from_db()
+    assert kept.state == "running"
+
+
+def test_nodes_that_stay_lost_cost_no_queries_of_their_own():
+    def queries():
+        with CaptureQueriesContext(connection) as captured:
+            expire_leases()
+        return len(captured)
+
+    without = queries()
+    for _ in range(3):
+        silent(make_node(gpus=1))
+    expire_leases()
+    assert Node.objects.filter(state="lost").count() == 3
+    assert queries() == without
 
 
 def test_a_gang_that_is_never_complete_is_stopped():
