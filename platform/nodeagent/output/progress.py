@@ -111,7 +111,11 @@ class ProgressFile:
         """Drop what the server has now, and remember it across a restart."""
         self.pending = [line for line in self.pending if line.sequence > newest]
         if not self.pending:
-            write_json(self.journal, {"offset": self.offset, "line_number": self.line_number})
+            try:
+                write_json(self.journal, {"offset": self.offset, "line_number": self.line_number})
+            except OSError as error:
+                # After a restart the lines are sent again, and the server keeps each once.
+                log.warning("What was reported of attempt %d cannot be noted: %s", self.attempt, error)
 
     def _take(self, line: bytes) -> None:
         if not line.strip():

@@ -73,8 +73,8 @@ class Shipper:
             for attempt in unfinished:
                 try:
                     await self.ship(attempt)
-                except Unreachable as error:
-                    # The others go on: it may be this one's output that the server cannot take.
+                except (Unreachable, OSError) as error:
+                    # The others go on: it may be this one's output that the server or the disk cannot take.
                     problem = f"attempt {attempt}: {error}"
             if problem is not None and not backoff.failures:
                 log.warning("Output waits on the node. %s", problem)
@@ -108,7 +108,8 @@ class Shipper:
                     # Not wait_for: before Python 3.12 it loses a cancellation that comes just after the end.
                     async with asyncio.timeout(LAST_OUTPUT_SECONDS):
                         await self.ship(number)
-                except (Unreachable, TimeoutError):
+                except (Unreachable, OSError):
+                    # Not in time, or it cannot be read here: the report, and with it the lease, goes first.
                     return
 
     def progress_of(self, part: Part) -> tuple[ProgressLine, ...]:
