@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import OperationalError
 
-from controlplane.sessions import pages
-from controlplane.sessions.consumers import AgentSession
+from controlplane.sessions import consumers, pages
+from controlplane.sessions.consumers import AgentSession, SessionEnd, UserSession
 from controlplane.sessions.relay import Relay
 from nodeagent.folder import AttemptFolder
 from nodeagent.frames import INPUT, TOWARDS_JOB
@@ -102,3 +106,57 @@ async def test_an_end_whose_socket_is_gone_does_not_fail_the_other(error: type[E
         assert agent.relay is None
     finally:
         user.close()
+
+
+def an_end(kind: type[SessionEnd], sent: list[Any]) -> Any:
+    """An end without a socket, which notes what it would send."""
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    end = kind()
+    end.base_send = send
+    end.relay = Relay(kind.__name__, end.dispatch)
+    end.relay.peer = "other"
+    return end
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("kind", "question", "over"),
+    [(UserSession, "session_problem", "The attempt has ended."), (AgentSession, "session_is_open", False)],
+)
+async def test_an_end_is_watched_on_when_the_database_was_away(kind, question, over, monkeypatch):
+    monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(consumers, "JOIN_SECONDS", 0.0)
+    asked: list[object] = []
+
+    def ask(*arguments: object) -> object:
+        asked.append(arguments)
+        if len(asked) == 1:
+            raise OperationalError
+        return over
+
+    monkeypatch.setattr(consumers, question, ask)
+    end = an_end(kind, sent := [])
+    end.used_at = time.monotonic()
+    monkeypatch.setattr(Relay, "leave", nothing)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await (end._watch(uuid4()) if kind is UserSession else end._watch(uuid4(), ""))
+    assert len(asked) == 2
+    assert sent[-1] == "websocket.close"
+
+
+async def nothing(self: Relay, problem: str = "") -> None:
+    """Notify no other end."""
+
+
+async def test_an_end_closes_its_socket_though_the_other_cannot_be_notified(monkeypatch):
+    async def away(self: Relay, problem: str = "") -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(Relay, "leave", away)
+    end = an_end(AgentSession, sent := [])
+    with pytest.raises(ConnectionError):
+        await end.end("over", consumers.OVER)
+    assert sent == ["websocket.close"]

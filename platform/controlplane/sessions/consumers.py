@@ -98,11 +98,14 @@ class SessionEnd(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has 
     async def end(self, problem: str, code: int, *, is_notified: bool = False) -> None:
         """Close this end, and let the other know unless it was the one that said so."""
         relay, self.relay = self.relay, None
-        if relay is not None:
-            relay.close()
-            if not is_notified:
-                await relay.leave(problem)
-        await self.say_goodbye(problem, code)
+        try:
+            if relay is not None:
+                relay.close()
+                if not is_notified:
+                    await relay.leave(problem)
+        finally:
+            # Also where the other end, in another process, cannot be notified: Redis is away.
+            await self.say_goodbye(problem, code)
 
     async def say_goodbye(self, problem: str, code: int) -> None:
         with socket_may_be_gone():
@@ -211,8 +214,10 @@ class UserSession(SessionEnd):
                 await self.end("This session carried more data than a session may.", OVER)
             else:
                 viewer = self.right and self.right.viewer
-                if problem := await database_sync_to_async(session_problem)(session_id, viewer):
-                    await self.end(problem, OVER)
+                # A session outlives a short absence of the database, and its limits have to, too.
+                with contextlib.suppress(DatabaseError):
+                    if problem := await database_sync_to_async(session_problem)(session_id, viewer):
+                        await self.end(problem, OVER)
             await asyncio.sleep(RECHECK_SECONDS)
 
 
@@ -240,8 +245,10 @@ class AgentSession(SessionEnd):
         """End it when its user's process is gone without a word, or the node has another token."""
         while self.relay is not None:
             await asyncio.sleep(RECHECK_SECONDS)
-            if not await database_sync_to_async(session_is_open)(session_id, token_key):
-                await self.end("The session was ended.", OVER)
+            # What cannot be checked now is checked the next time.
+            with contextlib.suppress(DatabaseError):
+                if not await database_sync_to_async(session_is_open)(session_id, token_key):
+                    await self.end("The session was ended.", OVER)
 
 
 def _json(text: str) -> Any:
