@@ -401,6 +401,7 @@ def _attempt_rows(
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the rows of attempts, of their parts, and of their events."""
     attempts, parts, events = [], [], []
+    takers = takers_of((start.action, start.placement) for start in starts)
     pairs = [
         (start, *each) for start in starts for each in zip(start.action.jobs, start.attempts, strict=True)
     ]
@@ -422,7 +423,6 @@ def _attempt_rows(
         )  # fmt: skip
         if start.action.kind is ActionKind.RESIZE and start.action.allocation is not None:
             had = facts.attempts[start.action.allocation][0].allocation.replicas
-            takers = takers_of((other.action, other.placement) for other in starts)
             events.append(
                 resize_event(
                     start.action,

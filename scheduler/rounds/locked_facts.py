@@ -95,6 +95,8 @@ class Facts:
     #: Usable GPUs, and the allocations that hold them or are nominated for them.
     places: dict[GpuId, GpuPlace]
     holds: GpuHolds
+    #: The allocation that has each GPU before the plan, the first of several that have parts of it.
+    givers: Mapping[GpuId, AllocationId]
     #: The jobs as the plan was made for them, which say what they have of their GPUs.
     known: Mapping[JobId, Job]
     #: Unended attempts by allocation.
@@ -109,11 +111,6 @@ class Facts:
 
     def drop(self, action: Action, why: str) -> None:
         self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
-
-    @property
-    def givers(self) -> dict[GpuId, AllocationId]:
-        """The allocation that has each GPU, the first of several that have parts of it."""
-        return {gpu: min(there) for gpu in self.places if (there := self.holds.holders(gpu))}
 
     def asks_of(self, action: Action) -> Asks:
         """Return what a start needs; its GPUs are usable."""
@@ -178,6 +175,7 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
         changed_jobs=changed,
         places=places,
         holds=holds,
+        givers={gpu: min(holders) for gpu in places if (holders := holds.holders(gpu))},
         known={job.id: job for job in snapshot.jobs if job.id in locked},
         attempts=_unended_attempts(concerned | there),
     )

@@ -48,7 +48,7 @@ def resize_words(
     `Resized from 2 to 4 GPUs: there were idle GPUs for it.`
 
     `had`: the GPUs of each replica so far. `takers`: the jobs that get each GPU in the round; `givers`: the
-    allocations that have it until then.
+    allocations that had it before the round.
     """
     assert action.placement is not None
     before, after = sum(map(len, had)), len(action.placement.gpus)
