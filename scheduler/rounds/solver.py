@@ -107,7 +107,7 @@ class _Child:
         os.set_blocking(self._answering.fileno(), False)
 
     def wait_until_ready(self, deadline: float) -> None:
-        """Return when it has loaded its modules; raise _Late or _Ended."""
+        """Return when it has loaded its modules; raise _ChildTimeout or _ChildExit."""
         if not self._is_ready:
             if self._receive_exactly(len(READY), deadline) != READY:
                 raise _ChildExit
@@ -119,7 +119,7 @@ class _Child:
         return time.monotonic() > self._began + _HOPELESS_SECONDS
 
     def call(self, message: bytes, deadline: float) -> Answer:
-        """Return the result of a call; raise _Late or _Ended."""
+        """Return the result of a call; raise _ChildTimeout or _ChildExit."""
         self._calls += 1
         self._send(HEADER.pack(len(message)), deadline)
         self._send(message, deadline)
