@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from heapq import heappop, heappush
 from math import inf
 
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
@@ -21,6 +20,7 @@ from scheduler.core.lending.in_force import own_of
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Tenant, VirtualCluster
+from scheduler.core.round.alarms import Alarms
 from scheduler.core.round.array_limits import ArrayLimits, no_place
 from scheduler.core.round.awaiting import awaiting
 from scheduler.core.round.facts import Facts
@@ -49,10 +49,8 @@ class Admission:
         self._after_loans = _after_loans(facts)
         #: Jobs whose stopping processes still count against a quota, with the tenant.
         self._ending_of: dict[JobId, str] = {}
-        #: Jobs to check again at an instant, without an event: (instant, job).
-        self._alarms: list[tuple[float, JobId]] = []
-        #: Jobs that begin at an instant: (instant, job).
-        self._begins: list[tuple[float, JobId]] = []
+        #: Jobs to check again, and jobs that begin.
+        self._alarms, self._begins = Alarms(), Alarms()
         #: Tenants whose jobs want more than their quota; the order of their jobs depends on what is idle.
         self._crowded: set[str] = set()
         #: What is idle as this round begins; None until it is computed.
@@ -79,8 +77,8 @@ class Admission:
         """
         facts = self._facts
         self._makes_room.clear()
-        while self._alarms and self._alarms[0][0] <= facts.frame.now:
-            facts.changed_jobs.add(heappop(self._alarms)[1])
+        while self.next_alarm <= facts.frame.now:
+            facts.changed_jobs.add(self._alarms.pop()[1])
         for allocation in self.endings.keys() & facts.changed_allocations:
             del self.endings[allocation]
         self.giving_way = giving_way(facts) if facts.frame.peaks else {}
@@ -154,12 +152,12 @@ class Admission:
     @property
     def wake_at(self) -> float | None:
         """When the next job with a stated start begins; None: there is none."""
-        while self._begins:
-            instant, number = self._begins[0]
+        while (begin := self._begins.first) is not None:
+            instant, number = begin
             job = self._facts.jobs.get(number)
             if job is not None and job.eligible_at == instant and self._begins_later(job):
                 return instant
-            heappop(self._begins)
+            self._begins.pop()
         return None
 
     @property
@@ -170,7 +168,7 @@ class Admission:
     @property
     def next_alarm(self) -> float:
         """The instant at which the next job is checked again without an event."""
-        return self._alarms[0][0] if self._alarms else inf
+        return inf if (alarm := self._alarms.first) is None else alarm[0]
 
     def _begins_later(self, job: Job) -> bool:
         return job.id not in self._facts.current and begins_later(job, self._facts.frame.now)
@@ -283,9 +281,9 @@ class Admission:
                 self.held_back[job.id] = reasons
                 for instant in (job.eligible_at, job.may_borrow_at, *self._renewed_at(job)):
                     if instant > self._facts.frame.now:
-                        heappush(self._alarms, (instant, job.id))
+                        self._alarms.put(instant, job.id)
                 if self._begins_later(job):
-                    heappush(self._begins, (job.eligible_at, job.id))
+                    self._begins.put(job.eligible_at, job.id)
             return not reasons
         now = self._facts.frame.now
         ending = _ending(job, current, now)
@@ -295,7 +293,7 @@ class Admission:
             self.endings[current.allocation] = ending
             self._facts.changed_allocations.add(current.allocation)
         elif job.time_limit_seconds is not None and current.phase == "held":
-            heappush(self._alarms, (current.since_of(job.id) + job.time_limit_seconds, job.id))
+            self._alarms.put(current.since_of(job.id) + job.time_limit_seconds, job.id)
         self._note_return(job, current)
         if self._facts.frame.reservations:
             self._note_reserved(job, current)
@@ -319,7 +317,7 @@ class Admission:
             return
         stops_at = stop_instant(node)
         if stops_at > self._facts.frame.now:
-            heappush(self._alarms, (stops_at, job.id))
+            self._alarms.put(stops_at, job.id)
         elif self._facts.left_by_return(current) is None:
             self.endings[current.allocation] = "drained", f"{returns(node)}: the job is queued again."
             self._facts.changed_allocations.add(current.allocation)

@@ -26,7 +26,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
 from math import inf
 
 from scheduler.core.building_blocks.policy import Tagged, View
@@ -39,6 +38,7 @@ from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, NodeId, Running
 from scheduler.core.round.admit import Admission, is_due
+from scheduler.core.round.alarms import Alarms
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.displacing import placed_by
 from scheduler.core.round.run_view import Plugins, ViewOutcome, place, settle_exactly
@@ -77,8 +77,8 @@ class LongWaits:
             for vc in facts.virtual_clusters.values()
             if vc.longest_wait_seconds > 0
         }
-        #: (instant, job): when each waiting job is due.
-        self._alarms: list[tuple[float, JobId]] = []
+        #: When each waiting job is due.
+        self._alarms = Alarms()
         #: The jobs that were due when last checked, and when each became due.
         self._due: dict[JobId, float] = {}
         #: The jobs whose turn began in this round, or goes on.
@@ -92,9 +92,9 @@ class LongWaits:
         for number in jobs:
             due_at = self._due_at(number)
             if due_at is not None:
-                heappush(self._alarms, (due_at, number))
-        while self._alarms and is_due(self._alarms[0][0], self._facts.frame.now):
-            due_at, number = heappop(self._alarms)
+                self._alarms.put(due_at, number)
+        while (alarm := self._alarms.first) is not None and is_due(alarm[0], self._facts.frame.now):
+            due_at, number = self._alarms.pop()
             self._due[number] = due_at
         for number in [number for number, due_at in self._due.items() if self._due_at(number) != due_at]:
             del self._due[number]
@@ -109,9 +109,9 @@ class LongWaits:
     @property
     def wake_at(self) -> float | None:
         """When the next waiting job is due."""
-        while self._alarms and self._due_at(self._alarms[0][1]) != self._alarms[0][0]:
-            heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
+        while (alarm := self._alarms.first) is not None and self._due_at(alarm[1]) != alarm[0]:
+            self._alarms.pop()
+        return None if alarm is None else alarm[0]
 
     @property
     def stands_until(self) -> float:
