@@ -80,12 +80,23 @@ def _problem(url: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return ""
+        return "" if _is_name(host) else "has a host that is not a name: a part of it is empty or too long"
     return "" if is_allowed(str(address)) else "is not a public address"
+
+
+def _is_name(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def resolved(host: str, port: int, *, is_trusted: bool = False) -> list[str]:
     """Return the addresses of a host; raise NotPublic when one is not allowed, OSError when there is none."""
+    if not _is_name(host):
+        # Else it is a UnicodeError, which is no OSError.
+        raise OSError(f"{host} is not a name")
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     for address in addresses:

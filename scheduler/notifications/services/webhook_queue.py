@@ -4,6 +4,7 @@ At least once: a webhook is taken for a while, its oldest message is sent, and t
 the process is killed in between, the webhook is taken again, and the same message goes out with the same id.
 """
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
@@ -16,6 +17,8 @@ from scheduler.models.notifications import Delivery, DeliveryState, Webhook
 from scheduler.notifications.services.advisory_lock import WEBHOOKS, advisory_lock
 from scheduler.notifications.services.delivery import TIMEOUT_SECONDS, Answer, headers, post
 from scheduler.wiring.clock import database_now
+
+log = logging.getLogger(__name__)
 
 #: Webhooks that are sent to at the same time.
 _SIDE_BY_SIDE = 16
@@ -59,9 +62,16 @@ def _deliver() -> int:
 
 
 def _send(delivery: Delivery, at: datetime) -> Answer:
-    """Runs in a thread of its own, without the database."""
-    signed = headers(delivery.webhook, str(delivery.message), delivery.body, at=at)
-    return post(delivery.webhook.url, delivery.body, signed)
+    """Runs in a thread of its own, without the database.
+
+    Whatever goes wrong counts against this webhook: raised, it would end the sending to all others.
+    """
+    try:
+        signed = headers(delivery.webhook, str(delivery.message), delivery.body, at=at)
+        return post(delivery.webhook.url, delivery.body, signed)
+    except Exception as error:
+        log.exception("a message to webhook %d could not be sent", delivery.webhook_id)
+        return Answer(problem=type(error).__name__, seconds=0.0)
 
 
 def _due(now: datetime) -> QuerySet[Webhook]:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from controlplane.config import PROJECT_ROOT
 from scheduler.models import Delivery, Event, Webhook
 from scheduler.notifications.services import delivery as http_delivery
+from scheduler.notifications.services import webhook_queue
 from scheduler.notifications.services.advisory_lock import WEBHOOKS
 from scheduler.notifications.services.delivery import checked_url, is_allowed, post, secret_text
 from scheduler.notifications.services.fan_out import write_notifications
@@ -137,6 +138,37 @@ def test_a_receiver_that_does_not_answer_delays_nobody_else(
 
 
 @pytest.mark.django_db
+def test_a_webhook_whose_host_is_no_name_stops_no_other(receiver: Receiver) -> None:
+    red = make_tenant()
+    # As one that was made before its host was checked.
+    broken = make_webhook(red, url="https://hooks..example.org/", seed=SEED)
+    make_webhook(red, url=receiver.url("/sound"), seed=SEED)
+    failed_job(tenant=red)
+    write_notifications()
+    deliver_due()
+    assert receiver.heard()["path"] == "/sound"
+    assert Delivery.objects.exclude(webhook=broken).get().state == "delivered"
+    broken.refresh_from_db()
+    assert broken.failures == 1
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_sent_at_all_counts_as_a_failure(receiver: Receiver, monkeypatch: Any) -> None:
+    red = make_tenant()
+    webhook = make_webhook(red, url=receiver.url("/never"), seed=SEED)
+    failed_job(tenant=red)
+    write_notifications()
+
+    def breaks(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(webhook_queue, "post", breaks)
+    assert deliver_due() == 1
+    webhook.refresh_from_db()
+    assert (webhook.failures, Delivery.objects.get().problem) == (1, "RuntimeError")
+
+
+@pytest.mark.django_db
 def test_messages_keep_their_order_until_one_has_failed_three_times(
     receiver: Receiver, again: Callable[[], None]
 ) -> None:
@@ -243,6 +275,8 @@ def test_public_addresses(address: str) -> None:
         ("https://127.0.0.1/", "is not a public address"),
         ("https://[::1]:8443/", "is not a public address"),
         ("https://example.org:99999/", "is not a URL"),
+        ("https://hooks..example.org/", "has a host that is not a name"),
+        (f"https://{'x' * 64}.example.org/", "has a host that is not a name"),
         ("https://example.org/a b", "has characters"),
         ("https://example.org/\r\nHost: x", "has characters"),
     ],
