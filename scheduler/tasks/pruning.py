@@ -1,5 +1,6 @@
 """The pruning of rows that will not be read again."""
 
+import logging
 from datetime import timedelta
 
 from django.conf import settings
@@ -22,6 +23,8 @@ from scheduler.virtual_clusters.ledger.services import prune_ledger
 from scheduler.wiring.clock import database_now
 from tenants.audit.entries import prune_audit_log
 
+log = logging.getLogger(__name__)
+
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.
 SAMPLES_KEPT = timedelta(days=14)
@@ -29,20 +32,46 @@ VIOLATIONS_KEPT = timedelta(days=90)
 
 
 def prune() -> None:
+    """Take every step, also where one before it fails: what it leaves grows, and should not let all grow."""
+    for step in _STEPS:
+        try:
+            step()
+        except Exception:
+            log.exception("%s failed", step.__name__)
+
+
+def _prune_rounds() -> None:
     newest = Round.objects.aggregate(newest=Max("number"))["newest"] or 0
     Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
+
+
+def _prune_usage() -> None:
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     FragmentationSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
+
+
+def _prune_questions() -> None:
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
-    prune_measurements()
-    metrics_prune()
-    prune_peak_samples()
-    prune_ledger()
-    prune_audit_log()
-    prune_deliveries()
-    prune_logs()
-    prune_archives()
-    prune_sessions()
-    prune_passes()
+
+
+def _prune_fairness() -> None:
     FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT).delete()
     FairnessViolation.objects.filter(ended_at__lt=database_now() - VIOLATIONS_KEPT).delete()
+
+
+_STEPS = (
+    _prune_rounds,
+    _prune_usage,
+    _prune_questions,
+    prune_measurements,
+    metrics_prune,
+    prune_peak_samples,
+    prune_ledger,
+    prune_audit_log,
+    prune_deliveries,
+    prune_logs,
+    prune_archives,
+    prune_sessions,
+    prune_passes,
+    _prune_fairness,
+)
