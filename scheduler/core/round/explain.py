@@ -327,7 +327,7 @@ class _Shortages:
             blocking={"virtual_cluster": vc, "loans": [loan.id for loan in loans], "until": last},
             needed=demand.gpus,
             available=max(self._outcome.capacity.room(model), 0),
-            hint=f"They are its own again by themselves, at {wording.instant(last)} at the latest.",
+            hint=f"They return automatically, at {wording.instant(last)} at the latest.",
         )
 
     def _too_few(self, job: Job, demand: Demand, model: str) -> Reason:

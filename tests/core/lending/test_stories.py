@@ -103,9 +103,7 @@ def test_whoever_waits_for_what_is_lent_is_told_to_whom_and_until_when(cells: bo
         "Virtual cluster speech lends 8 V100 to vision until 22:14:20 UTC on 14 November (loan 7); this job"
         " needs 8."
     )
-    assert (
-        reason.hint == "They are its own again by themselves, at 22:14:20 UTC on 14 November at the latest."
-    )
+    assert reason.hint == "They return automatically, at 22:14:20 UTC on 14 November at the latest."
     assert plan.wake_at == NOW + 60, "a round comes when the loan ends"
 
 
