@@ -159,7 +159,10 @@ def allowances_pay() -> None:
 @transaction.atomic
 def allowance_pay(account: int) -> None:
     """Pay the allowance of an account if it is due, unless its period was paid already."""
-    row = Allowance.objects.select_for_update(of=("self",)).select_related("account").get(account_id=account)
+    rows = Allowance.objects.select_for_update(of=("self",)).select_related("account")
+    row = rows.filter(account_id=account).first()
+    if row is None:
+        return  # It was removed meanwhile; the others are still due.
     now, every = database_now(), timedelta(seconds=row.every_seconds)
     begun = row.next_at + floor((now - row.next_at) / every) * every
     is_due = row.next_at <= now
