@@ -146,9 +146,7 @@ def amount_of(job: Job, gpus: int | None = None) -> float:
 
 def least_amount(job: Job) -> float:
     """Return the amount of a gang's smallest size, for quotas; a part of a GPU counts as a fraction."""
-    if job.has_parts:
-        return job.milligpus / WHOLE_GPU
-    return job.gpus if job.elastic is None else job.elastic[0]
+    return amount_of(job, least_gpus(job))
 
 
 def sizes_of(job: Job) -> tuple[int, ...]:
