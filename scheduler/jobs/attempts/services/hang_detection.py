@@ -28,12 +28,12 @@ def watch_jobs() -> None:
     heard = watched.exclude(job__spec__watch__silent=None).annotate(
         heard_at=Coalesce(Max("progress__at"), F("running_at"))
     )
-    since = served_since()
+    now, since = database_now(), served_since()
     for attempt_id, job_id, watch, heard_at in heard.values_list(
         "id", "job_id", "job__spec__watch", "heard_at"
     ):
         # A node's clock may be ahead: then it is found a little later.
-        if database_now() - _later(heard_at, since) >= timedelta(seconds=watch["silent"]):
+        if now - _later(heard_at, since) >= timedelta(seconds=watch["silent"]):
             message = f"It reported no progress for {watch['silent']:g} s."
             _act(attempt_id, job_id, StopCause.STUCK, watch["then"], message)
 
