@@ -175,6 +175,21 @@ async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(
     assert len(node.system.submitted) == 1
 
 
+async def test_a_state_that_is_not_understood_costs_no_other_attempt_its_lease(
+    node: BatchNodeOfTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = node.runtime._look
+
+    def breaks(attempt: int, *what: object) -> None:
+        if attempt == 1:
+            raise KeyError("clock")
+        look(attempt, *what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(node.runtime, "_look", breaks)
+    node.runtime.prepare(make_part(SLEEPS, attempt=1))
+    await node.start(make_part(SLEEPS, attempt=2))
+
+
 async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(
     clock: MovedClock, node: BatchNodeOfTests
 ) -> None:

@@ -86,6 +86,8 @@ class JobRecord:
     lists_over: int = 0
     newest_list: int = 0
     is_over: bool = False
+    #: Whether its remote runner's last words could not be taken in, which is logged once.
+    is_unreadable: bool = False
 
 
 class BatchRuntime:
@@ -301,9 +303,16 @@ class BatchRuntime:
                 pass
             for attempt, record in list(self.records.items()):
                 if not record.is_over:
-                    # The file system is shared and may hang; reports have to go on.
-                    state = await asyncio.to_thread(read, self._job_folder(attempt).state)
-                    self._look(attempt, record, state)
+                    try:
+                        # The file system is shared and may hang; reports have to go on.
+                        state = await asyncio.to_thread(read, self._job_folder(attempt).state)
+                        self._look(attempt, record, state)
+                        record.is_unreadable = False
+                    except Exception:
+                        # What one remote runner wrote must not keep those of all others unread.
+                        if not record.is_unreadable:
+                            log.exception("The state of attempt %d is not understood", attempt)
+                        record.is_unreadable = True
 
     def _look(self, attempt: int, record: JobRecord, state: dict[str, Any]) -> None:
         if record.is_over:
