@@ -118,11 +118,12 @@ def run_round() -> int | None:
         _run(number)
     except FenceError as fenced:
         log.warning("%s; nothing was written", fenced)
+        _record_end(number, RoundState.FENCED, str(fenced))
     except Exception as error:
         # The edge of a round: whatever went wrong, the next one must be able to start.
         log.exception("round %d failed", number)
         give_up(number)
-        _record_failure(number, error)
+        _record_end(number, RoundState.FAILED, f"{type(error).__name__}: {error}")
     return number
 
 
@@ -214,12 +215,9 @@ def _record(
     )
 
 
-def _record_failure(number: int, error: Exception) -> None:
+def _record_end(number: int, state: RoundState, error: str) -> None:
+    """Record a round of which nothing was carried out."""
     Round.objects.get_or_create(
         number=number,
-        defaults={
-            "started_at": database_now(),
-            "state": RoundState.FAILED,
-            "error": f"{type(error).__name__}: {error}"[:2_000],
-        },
+        defaults={"started_at": database_now(), "state": state, "error": error[:2_000]},
     )

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
@@ -307,7 +307,7 @@ def test_a_second_round_at_the_same_time_does_nothing(research, monkeypatch):
     assert inner == [None]
 
 
-def test_an_overtaken_round_writes_nothing(research, monkeypatch):
+def test_an_overtaken_round_is_recorded_and_changes_nothing(research, monkeypatch):
     job = submit(research, gpus=4)
     real = run.rounds().decide
 
@@ -319,7 +319,9 @@ def test_an_overtaken_round_writes_nothing(research, monkeypatch):
     monkeypatch.setattr(run.rounds(), "decide", decide_too_slowly)
     number = run_round()
     assert not job.attempts.exists()
-    assert not Round.objects.filter(number=number).exists()
+    record = Round.objects.get(number=number)
+    assert (record.state, record.snapshot, record.plan) == ("fenced", None, None)
+    assert record.error == f"round {number} was overtaken by round {number + 1}"
 
 
 def test_a_round_that_breaks_is_recorded_and_the_next_one_runs(research, monkeypatch):
