@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 JobSpec = dict[str, Any]
 
 LARGEST_PAGE = 200
-MOST_JOBS_AT_ONCE = 1000
 #: How long a write goes on trying: long enough for a restart of the server.
 WRITE_RETRY_SECONDS = 20.0
 

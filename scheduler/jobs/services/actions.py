@@ -100,9 +100,7 @@ def jobs_open_to(action: Action, changes: Changes, jobs: QuerySet[Job], viewer: 
             return jobs.filter(held=True)
         case Action.REQUEUE:
             started = Attempt.objects.filter(job=OuterRef("pk"))
-            return jobs.filter(
-                Exists(started.filter(state__in=[AttemptState.STARTING, AttemptState.RUNNING]))
-            )
+            return jobs.filter(Exists(started.filter(state__in=_STARTED)))
         case Action.UPDATE:
             differs = Q(pk__in=[])
             if changes.priority is not None:

@@ -41,9 +41,6 @@ from tenants.models import Tenant, User, VirtualCluster
 from tenants.selectors import Viewer
 
 MAX_JOBS_PER_REQUEST = 1_000
-#: The most waiting jobs that one transaction cancels, and running jobs that one request cancels.
-_CANCELLED_TOGETHER = 1_000
-_RUNNING_CANCELLED = 200
 
 
 @transaction.atomic
