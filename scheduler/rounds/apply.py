@@ -401,7 +401,8 @@ def _attempt_rows(
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the rows of attempts, of their parts, and of their events."""
     attempts, parts, events = [], [], []
-    takers = takers_of((start.action, start.placement) for start in starts)
+    resized = any([start.action.kind is ActionKind.RESIZE for start in starts])
+    takers = takers_of((start.action, start.placement) for start in starts) if resized else {}
     pairs = [
         (start, *each) for start in starts for each in zip(start.action.jobs, start.attempts, strict=True)
     ]
@@ -413,12 +414,11 @@ def _attempt_rows(
         if start.is_held:
             made, _ = machine.step(made, machine.Promoted())
         number, state = job.newest_attempt + 1, made.state
-        starting_at = at if start.is_held else None
         share = share_json(plan.shares[job_id]) if job_id in plan.shares else None
         attempts.append(
             (
-                attempt, job_id, number, job.is_trial_due, start.allocation, state, made.go, at, starting_at,
-                *_BLANK_ATTEMPT, share and json.dumps(share),
+                attempt, job_id, number, job.is_trial_due, start.allocation, state, made.go, at,
+                at if start.is_held else None, *_BLANK_ATTEMPT, share and json.dumps(share),
             )
         )  # fmt: skip
         if start.action.kind is ActionKind.RESIZE and start.action.allocation is not None:
