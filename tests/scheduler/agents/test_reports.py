@@ -20,7 +20,7 @@ from nodeagent.messages import (
     ProgressLine,
     Report,
 )
-from scheduler.agents.services import leases
+from scheduler.agents.services import leases, reports
 from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
 from scheduler.agents.services.reports import report_apply, report_read
 from scheduler.jobs.attempts import representations
@@ -515,6 +515,27 @@ def test_a_lost_node_that_reports_again_is_ready_and_told_to_run_nothing_of_the_
     assert node.state == "ready"
     attempt.job.refresh_from_db()
     assert attempt.job.state == "queued"
+
+
+def test_what_one_job_reports_costs_no_other_its_lease(monkeypatch):
+    node = make_node(gpus=2)
+    broken, sound = [make_attempt(make_job(), [gpu], state="starting", go=False) for gpu in gpus_of(node)]
+
+    def breaks(attempt, points):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(reports, "profile_note", breaks)
+    line = ProgressLine(sequence=1, at=1.0, step=1)
+    answer = report(
+        node,
+        PartReport(attempt=broken.id, state="running", progress=(line,)),
+        PartReport(attempt=sound.id, state="running"),
+    )
+    assert [part.attempt for part in answer.parts] == [broken.id, sound.id]
+    sound.refresh_from_db()
+    assert sound.state == "running"
+    broken.refresh_from_db()
+    assert (broken.state, broken.step) == ("starting", None), "nothing of its report is half written"
 
 
 def test_a_node_that_reports_while_lost_nodes_are_swept_keeps_what_it_runs(monkeypatch):

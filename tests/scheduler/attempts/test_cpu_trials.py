@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
-from scheduler.agents.services.reports import desired_parts, report_apply
+from scheduler.agents.services.desired import desired_parts
+from scheduler.agents.services.reports import report_apply
 from scheduler.core.perf.cpu_trials import MOST_SECONDS
 from scheduler.jobs.attempts.services.cpu_trials import cpus_settle
 from scheduler.jobs.attempts.services.sensitivity import sensitivity_of_job

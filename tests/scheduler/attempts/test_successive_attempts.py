@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.failures.retrying import HELD_AFTER
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.jobs.attempts.services.lifecycle import part_exited, part_running

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.messages import Turn
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.jobs import representations as job_representations
 from scheduler.jobs.attempts import representations as attempt_representations
 from scheduler.models import Allocation, Attempt

@@ -7,7 +7,8 @@ import pytest
 from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
-from scheduler.agents.services.reports import desired_parts, report_apply
+from scheduler.agents.services.desired import desired_parts
+from scheduler.agents.services.reports import report_apply
 from scheduler.core.model.codec import dumps_snapshot, loads_snapshot
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.jobs.attempts.services.hang_detection import end_trials

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from controlplane.asgi import application
 from nodeagent.messages import Code
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.jobs.archives import services, storing
 from scheduler.models import Archive, Job, Node
 from tenants import tokens

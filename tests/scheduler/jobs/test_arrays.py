@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from scheduler.agents.services import reports
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.model.awaited import Awaited
 from scheduler.core.round.decide import decide
 from scheduler.jobs.services.dependencies import dependencies_settle
@@ -74,7 +74,7 @@ def test_at_most_so_many_run_at_once(world: World) -> None:
 def test_its_processes_find_their_index(world: World) -> None:
     tasks = submit(world, "7,8%1")
     run_round()
-    (desired,) = reports.desired_parts(tasks[0].attempts.get().parts.get().node)
+    (desired,) = desired_parts(tasks[0].attempts.get().parts.get().node)
     assert desired.replicas[0].env == {
         "ALLOT_ARRAY_INDEX": "7", "ALLOT_ARRAY": str(tasks[0].id), "ALLOT_ARRAY_SIZE": "2",
     }  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.jobs import representations as job_representations

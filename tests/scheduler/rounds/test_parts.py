@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from nodeagent.messages import GpuPart
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.jobs.attempts.services.lifecycle import promote_overdue, release_gpus
 from scheduler.jobs.budgets.services import Owner, used
 from scheduler.jobs.representations import jobs as represented

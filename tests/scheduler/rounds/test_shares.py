@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.codec import loads_plan
 from scheduler.core.model.plan import Plan

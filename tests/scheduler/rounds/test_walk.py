@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from scheduler.agents.services.reports import desired_parts
+from scheduler.agents.services.desired import desired_parts
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.round.decide import decide
 from scheduler.jobs.attempts.services.lifecycle import part_exited, part_running, promote_overdue
