@@ -15,6 +15,7 @@ from nodeagent.messages import LogAnswer, LogBatch
 from nodeagent.output.progress import ProgressFile
 from nodeagent.output.shipping import Shipper
 from tests.agent.builders import make_part
+from tests.patience import until_async
 
 BROKEN, SOUND = 1, 2
 
@@ -58,9 +59,7 @@ async def shipper(folder: Callable[[int], AttemptFolder], events: list[Event]) -
 
 async def test_the_output_of_others_is_sent(shipper: Shipper, events: list[Event]) -> None:
     keeping = asyncio.create_task(shipper.keep_shipping(lambda: None))
-    async with asyncio.timeout(10):
-        while not events and not keeping.done():
-            await asyncio.sleep(0.01)
+    await until_async(lambda: bool(events) or keeping.done())
     assert events == [LogsShipped(attempt=SOUND)]
     assert not keeping.done()
     keeping.cancel()
