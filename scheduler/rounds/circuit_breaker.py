@@ -3,15 +3,22 @@
 A cheap policy serves such a view. The view's own policy would cost each round its whole time limit, so it is
 tried again after 1 round, then after 2, 4 and so on up to 64. The first time that it decides in time ends the
 episode. Start and end are events, and show on the page of virtual clusters.
+
+A policy that never returns may serve many views, and a round ends before each of them has had its time. So
+the second late view of a policy crowds out the others that it serves, and late views that took half of a
+round's time together crowd out all others. The cheap policy decides for them, too. They have not failed, and
+are tried in the next round.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db.models import F
 
 from scheduler.core.model.plan import Plan
@@ -28,6 +35,10 @@ from tenants.models import VirtualCluster
 TOO_SLOW, IN_TIME = "virtual_cluster.policy_too_slow", "virtual_cluster.policy_in_time"
 #: The longest pause between two attempts, in rounds.
 MOST_ROUNDS_SKIPPED = 64
+#: Late views of a policy after which its other views are not tried in the same round.
+MOST_LATE = 2
+#: What late views may take of the 60 s after which a round is ended.
+LATE_SECONDS = 30.0
 
 
 class CircuitBreaker:
@@ -42,6 +53,19 @@ class CircuitBreaker:
             for view, row in self._rows.items()
             if row.rounds_to_skip and row.policy == self._policies.get(view)
         }
+        self._crowded_out: set[str] = set()
+
+    def crowd_out(self, late: Collection[str]) -> Mapping[str, str]:
+        """Return the views that are not tried any more in a round in which these were late, and why."""
+        counts = Counter(self._policies[view][0] for view in late)
+        is_over = len(late) * settings.CONFIG.view_budget_seconds >= LATE_SECONDS
+        out = {
+            view: "policies of other views took all the time that a round has"
+            for view, (policy, _) in self._policies.items()
+            if view not in late and (is_over or counts[policy] >= MOST_LATE)
+        }
+        self._crowded_out.update(out)
+        return out
 
     @property
     def expects_computations(self) -> bool:
@@ -85,7 +109,7 @@ class CircuitBreaker:
             return
         row.message = plan.degraded[row.view]
         # A policy that could not begin has not failed: it is tried again in the next round.
-        if row.view not in budget.crowded_out:
+        if row.view not in budget.crowded_out | self._crowded_out:
             row.overruns += 1
             row.failures += 1
             row.rounds_to_skip = min(2 ** (row.failures - 1), MOST_ROUNDS_SKIPPED)

@@ -137,7 +137,7 @@ def _run(number: int) -> None:
     if circuit_breaker.expects_computations:
         solver().warm_up()
     read = time.perf_counter()
-    plan, budget = _decided(snapshot, circuit_breaker.skipped)
+    plan, budget = _decided(snapshot, circuit_breaker.skipped, circuit_breaker)
     decided = time.perf_counter()
     try:
         stored_plan = codec.dumps_plan(plan)
@@ -145,7 +145,7 @@ def _run(number: int) -> None:
         unstorable = codec.unstorable_views(plan)
         if not unstorable:
             raise
-        plan, budget = _decided(snapshot, {**unstorable, **circuit_breaker.skipped})
+        plan, budget = _decided(snapshot, {**unstorable, **circuit_breaker.skipped}, circuit_breaker)
         stored_plan = codec.dumps_plan(plan)
     stored = codec.dumps_snapshot(snapshot), stored_plan
     difference = rounds().difference
@@ -181,14 +181,21 @@ def _run(number: int) -> None:
             log.error("round %d: view %s is degraded: %s", number, view, problem)
 
 
-def _decided(snapshot: Snapshot, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
+def _decided(
+    snapshot: Snapshot, overran: Mapping[str, str], circuit_breaker: CircuitBreaker
+) -> tuple[Plan, Budget]:
     """Return the plan, and the times of its computations, from the attempt that was in time."""
 
     def attempt(timekeeper: Timekeeper, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
         budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
         return rounds().decide(snapshot, budget, overran, timekeeper), budget
 
-    return within_budget(attempt, overran, renew=lambda: renew_fence(snapshot.round_number))
+    return within_budget(
+        attempt,
+        overran,
+        renew=lambda: renew_fence(snapshot.round_number),
+        crowded_out=circuit_breaker.crowd_out,
+    )
 
 
 def _write_timings(number: int, **seconds: float) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -122,17 +122,21 @@ def within_budget(
     *,
     seconds: float | None = None,
     renew: Callable[[], None] = lambda: None,
+    crowded_out: Callable[[Sequence[str]], Mapping[str, str]] = lambda _: {},
 ) -> T:
     """Return what an attempt decides; each view may take at most `seconds`, or the configured time.
 
     An attempt gets a timekeeper and the views that are known to take too long, with the reason of each. It
-    decides on the same facts each time. `renew` is called before each further attempt.
+    decides on the same facts each time. `renew` is called before each further attempt. `crowded_out` returns
+    the views that have no time left after others took too long, with the reason of each.
     """
     seconds = settings.CONFIG.view_budget_seconds if seconds is None else seconds
-    found = dict(overran or {})
+    found, late = dict(overran or {}), list[str]()
     while True:
         try:
             return Watchdog(seconds, found).run(lambda timekeeper: attempt(timekeeper, found))
-        except _ViewOverran as late:
-            found[late.view] = f"its policy or placer took longer than the {seconds:g} s that a view has"
+        except _ViewOverran as overrun:
+            late.append(overrun.view)
+            found[overrun.view] = f"its policy or placer took longer than the {seconds:g} s that a view has"
+            found.update({view: why for view, why in crowded_out(late).items() if view not in found})
             renew()

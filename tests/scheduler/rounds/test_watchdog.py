@@ -23,8 +23,8 @@ from scheduler.core.round import registry
 from scheduler.core.round.decide import decide
 from scheduler.forecasts.services import answers, facts
 from scheduler.forecasts.services.forecasting import run_forecast
-from scheduler.models import Forecast, Leadership, Round, ViewComputing
-from scheduler.rounds import run
+from scheduler.models import Forecast, Job, Leadership, Round, ViewComputing
+from scheduler.rounds import circuit_breaker, run
 from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
@@ -122,17 +122,26 @@ def test_in_a_round_it_costs_its_own_view_only(world: World, plugins: dict) -> N
     assert ViewComputing.objects.get(view="research").since is None
 
 
-def test_in_a_round_all_views_may_be_slow_at_once_and_the_round_is_not_overtaken(
+def make_views(world: World, policies: Mapping[str, str]) -> dict[str, Job]:
+    """Make virtual clusters of four GPUs by name and policy, with a job each that waits."""
+    jobs = {}
+    for name, policy in policies.items():
+        make_node(f"node-{name}", gpus=4)
+        vc = make_vc(name, members=[world.tenant], guaranteed={"V100": 4}, policy=policy)
+        jobs[name] = make_job(tenant=world.tenant, virtual_cluster=vc, gpus=4)
+    return jobs
+
+
+CROWDED_OUT = "policies of other views took all the time that a round has"
+
+
+def test_the_second_late_view_of_a_policy_crowds_out_its_others_and_the_round_is_not_overtaken(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = []
-    for name in ("aaa", "bbb", "ccc"):
-        make_node(f"node-{name}", gpus=4)
-        vc = make_vc(name, members=[world.tenant], guaranteed={"V100": 4}, policy="spinning")
-        jobs.append(make_job(tenant=world.tenant, virtual_cluster=vc, gpus=4))
-        Spinning.views.append(name)
-    # The three together take longer than the lease; what each takes of it is given back.
-    config = settings.CONFIG.model_copy(update={"round_lease_seconds": 2.5 * SECONDS})
+    jobs = make_views(world, {"aaa": "spinning", "bbb": "spinning", "ccc": "spinning", "ddd": "fifo"})
+    Spinning.views.extend(("aaa", "bbb"))
+    # The two together take longer than the lease; what each takes of it is given back.
+    config = settings.CONFIG.model_copy(update={"round_lease_seconds": 1.5 * SECONDS})
     monkeypatch.setattr(settings, "CONFIG", config)
     overtaking: list[int | None] = []
     renewed = run.renew_fence
@@ -142,10 +151,32 @@ def test_in_a_round_all_views_may_be_slow_at_once_and_the_round_is_not_overtaken
         renewed(number)
 
     monkeypatch.setattr(run, "renew_fence", renewing)
-    number = run_round()
-    assert overtaking == [None, None, None]
-    assert set(Round.objects.get(number=number).degraded) == {"aaa", "bbb", "ccc"}
-    assert all(job.attempts.exists() for job in jobs)
+    row = Round.objects.get(number=run_round())
+    assert overtaking == [None, None]
+    late = f"its policy or placer took longer than the {SECONDS:g} s that a view has"
+    assert row.degraded == {"aaa": late, "bbb": late, "ccc": CROWDED_OUT}
+    assert all(job.attempts.exists() for job in jobs.values())
+    assert codec.dumps_plan(decided_again(row)) == bytes(row.plan or b"")
+
+    # It did not fail, so it is tried at once, while the others wait for their next trial.
+    assert set(Round.objects.get(number=run_round()).degraded) == {"aaa", "bbb"}
+    overruns = dict(ViewComputing.objects.values_list("view", "overruns"))
+    assert overruns == {"aaa": 1, "bbb": 1, "ccc": 0}
+
+
+def test_late_views_that_took_the_time_of_a_round_crowd_out_all_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {f"spinning-{number}": Spinning for number in range(3)}
+    monkeypatch.setattr(registry, "POLICIES", {**registry.POLICIES, **named})
+    monkeypatch.setattr(circuit_breaker, "LATE_SECONDS", 2 * SECONDS)
+    jobs = make_views(world, {"aaa": "spinning-0", "bbb": "spinning-1", "ccc": "spinning-2", "ddd": "srtf"})
+    Spinning.views.extend(("aaa", "bbb", "ccc"))
+    degraded = Round.objects.get(number=run_round()).degraded
+    assert (degraded["ccc"], degraded["ddd"]) == (CROWDED_OUT, CROWDED_OUT)
+    assert all(job.attempts.exists() for job in jobs.values())
+    # One late view leaves the others their time.
+    assert set(Round.objects.get(number=run_round()).degraded) == {"aaa", "bbb", "ccc"}
 
 
 @each_kind
