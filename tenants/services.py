@@ -63,7 +63,7 @@ def tenant_remove(*, by: Viewer, tenant: Tenant) -> None:
     tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     if tenant.memberships.exists():
         members = tenant.memberships.count()
-        counted = "a member" if members == 1 else f"{members} members"
+        counted = "1 member" if members == 1 else f"{members} members"
         raise Conflict(f"Tenant {tenant.name!r} has {counted}: end the memberships first.")
     if names := tenant.virtual_clusters.order_by("pk").values_list("virtual_cluster__name", flat=True)[:5]:
         raise Conflict(f"Tenant {tenant.name!r} is a member of {', '.join(names)}: remove it there first.")

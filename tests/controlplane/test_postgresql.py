@@ -21,7 +21,9 @@ def backend() -> int:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[psycopg.Connection]:
-    """The connections that the server was asked about."""
+    """The connections that the server was asked about. The pool has none of earlier tests."""
+    connection.close()
+    connection.close_pool()
     asked: list[psycopg.Connection] = []
     check = ConnectionPool.check_connection
 

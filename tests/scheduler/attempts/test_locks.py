@@ -1,7 +1,7 @@
 """Who waits for whom: real transactions on two connections."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,13 +9,14 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
+from scheduler.core.model.errors import InvalidTransition
 from scheduler.core.model.holds import GpuHolds
 from scheduler.jobs.attempts.services import gpu_holds, lifecycle
 from scheduler.jobs.attempts.services.lifecycle import part_exited
 from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.services import control as jobs
 from scheduler.jobs.services.control import job_cancel
-from scheduler.models import Job
+from scheduler.models import Attempt, Job
 from scheduler.rounds import apply
 from scheduler.rounds.run import run_round
 from scheduler.wiring.clock import database_now
@@ -77,6 +78,26 @@ def test_what_waited_is_held_from_after_it_was_waited_for(db: None, monkeypatch:
     lifecycle.promote_overdue()
     successor.allocation.refresh_from_db()
     assert successor.allocation.held_at >= waited[0]
+
+
+def test_a_nominee_that_cannot_start_stops_neither_the_next_one_nor_the_round(
+    db: None, monkeypatch: pytest.MonkeyPatch
+):
+    node = make_node(gpus=2)
+    broken, sound = [
+        make_attempt(make_job(), [gpu], state="planned", phase="planned") for gpu in gpus_of(node)
+    ]
+    begin = lifecycle._begin
+
+    def begin_sound(allocation_id: int, attempts: Sequence[Attempt], *, at: datetime) -> None:
+        if allocation_id == broken.allocation_id:
+            raise InvalidTransition("attempt", allocation_id, "planned", "promoted")
+        begin(allocation_id, attempts, at=at)
+
+    monkeypatch.setattr(lifecycle, "_begin", begin_sound)
+    lifecycle.promote_overdue()
+    phases = [Attempt.objects.get(id=each.id).state for each in (broken, sound)]
+    assert phases == ["planned", "starting"]
 
 
 def test_a_nominee_that_goes_while_it_is_looked_who_is_due_stops_no_round(

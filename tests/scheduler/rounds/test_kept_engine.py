@@ -182,7 +182,8 @@ def test_a_round_that_is_interrupted_or_overtaken_leaves_no_trace(
         patch.setattr(run.rounds(), "decide", too_slowly)
         number = run_round()
     assert number is not None
-    assert not Round.objects.filter(number=number).exists()
+    overtaken = Round.objects.get(number=number)
+    assert (overtaken.state, overtaken.plan) == ("fenced", None)
     assert not third.attempts.exists()
     cluster.end(first)
     assert is_replayed_alike(decided())
