@@ -1,5 +1,7 @@
 """The engine for PostgreSQL: a request never gets a connection that the server has closed."""
 
+import select
+
 import psycopg
 import pytest
 from django.db import connection
@@ -53,9 +55,13 @@ def test_a_connection_that_the_server_closed_is_replaced(checks: list[psycopg.Co
 def test_a_notice_does_not_cost_a_connection(checks: list[psycopg.Connection]) -> None:
     with connection.cursor() as cursor:
         cursor.execute("LISTEN greetings")
+    arrivals = select.poll()
+    arrivals.register(connection.connection.fileno(), select.POLLIN)
     before = backend()
     with psycopg.connect(**connection.get_connection_params(), autocommit=True) as other:
         other.execute("NOTIFY greetings")
-    until(lambda: backend() == before and len(checks) > 0, "the notice to arrive")
+    until(lambda: bool(arrivals.poll(0)), "the notice to arrive")
+    assert backend() == before
+    assert len(checks) == 1
     with connection.cursor() as cursor:
         cursor.execute("UNLISTEN greetings")
