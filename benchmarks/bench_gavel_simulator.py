@@ -7,7 +7,7 @@ The jobs are those that Gavel's generator draws with seed 0: one GPU each, 5.6 a
 three models, where the queue is long. Measured are the jobs of the window. Theirs draws jobs until the last
 of them has ended; ours gets 700 jobs more, so that the load does not fall before, and runs in Gavel's rounds
 (`--rounds gavel`, docs/simulator.md). The mean completion times are printed beside the processor times. Under
-AlloX and FIFO both simulators agree to the second, under max-min within a thousandth; under finish-time
+AlloX and FIFO both simulators agree to the second, under max-min within 0.4 %; under finish-time
 fairness ours are shorter (docs/reproduction.md, "Gavel").
 
 To set up the rival: clone https://github.com/stanford-futuredata/gavel (measured at c4fa400) and pass the
@@ -21,13 +21,12 @@ import argparse
 import json
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from bench_tiresias import ROOT, spent
+from bench_tiresias import ROOT, print_turns, spent
 from machine import describe_machine
 
 #: Theirs, and ours.
@@ -120,15 +119,7 @@ def main() -> None:
             turns = [
                 (theirs(folder, options, there), ours(folder, options, here)) for _ in range(options.runs)
             ]
-            seconds = [[run[0] for run in runs] for runs in zip(*turns, strict=True)]
-            published, own = map(statistics.median, seconds)
-            raw = " | ".join(" ".join(f"{run:.2f}" for run in runs) for runs in seconds)
-            (_, their_mean), (_, our_mean) = turns[0]
-            print(
-                f"  {there:<25} published {published:6.2f} s, ours {own:6.2f} s, ratio {own / published:.3f}"
-                f"   raw {raw}; mean completion {their_mean:,.0f} and {our_mean:,.0f} s",
-                flush=True,
-            )
+            print_turns(there, turns)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,19 @@ def ours(folder: Path, jobs: Path, policy: str) -> tuple[float, float]:
     return seconds, run["completion_seconds"]["mean"]
 
 
+def print_turns(policy: str, turns: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> None:
+    """Print the medians of (theirs, ours), each processor seconds and mean completion time in seconds."""
+    seconds = [[run[0] for run in runs] for runs in zip(*turns, strict=True)]
+    published, own = map(statistics.median, seconds)
+    raw = " | ".join(" ".join(f"{run:.2f}" for run in runs) for runs in seconds)
+    (_, their_mean), (_, our_mean) = turns[0]
+    print(
+        f"  {policy:<25} published {published:6.2f} s, ours {own:6.2f} s, ratio {own / published:.3f}"
+        f"   raw {raw}; mean completion {their_mean:,.0f} and {our_mean:,.0f} s",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -123,15 +136,7 @@ def main() -> None:
         print(f"{options.jobs} jobs, seed {options.seed}; processor seconds, medians of {options.runs}")
         for there, here in POLICIES:
             turns = [(theirs(folder, jobs, there), ours(folder, jobs, here)) for _ in range(options.runs)]
-            seconds = [[run[0] for run in runs] for runs in zip(*turns, strict=True)]
-            published, own = map(statistics.median, seconds)
-            raw = " | ".join(" ".join(f"{run:.2f}" for run in runs) for runs in seconds)
-            (_, their_mean), (_, our_mean) = turns[0]
-            print(
-                f"  {there:<13} published {published:6.2f} s, ours {own:6.2f} s, ratio {own / published:.2f}"
-                f"   raw {raw}; mean completion {their_mean:,.0f} and {our_mean:,.0f} s",
-                flush=True,
-            )
+            print_turns(there, turns)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Event, LogsShipped, Outcome, Part, Phase
 from nodeagent.messages import LogAnswer, LogBatch
+from nodeagent.output import shipping
 from nodeagent.output.progress import ProgressFile
 from nodeagent.output.shipping import Shipper
 from tests.agent.builders import make_part
@@ -65,8 +66,49 @@ async def test_the_output_of_others_is_sent(shipper: Shipper, events: list[Event
     keeping.cancel()
 
 
-async def test_a_report_goes_out_without_it(shipper: Shipper) -> None:
+async def test_a_report_goes_out_without_it_but_with_that_of_others(
+    shipper: Shipper, events: list[Event]
+) -> None:
     await shipper.ship_last()
+    assert events == [LogsShipped(attempt=SOUND)]
+
+
+async def test_what_ends_while_output_is_sent_is_sent_too(
+    folder: Callable[[int], AttemptFolder], events: list[Event]
+) -> None:
+    first, second = BROKEN, SOUND
+    parts = {first: ended(first)}
+
+    class Slow(Client):
+        async def send_logs(self, batch: LogBatch) -> LogAnswer:
+            parts[second] = ended(second)
+            return await super().send_logs(batch)
+
+    shipper = Shipper(Slow(), folder, lambda: parts, events.append)  # type: ignore[arg-type]
+    for attempt in (first, second):
+        shipper.follow(ended(attempt))
+    await shipper.ship_last()
+    assert events == [LogsShipped(attempt=first), LogsShipped(attempt=second)]
+
+
+async def test_a_report_does_not_wait_for_a_server_that_does_not_answer(
+    folder: Callable[[int], AttemptFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "LAST_OUTPUT_SECONDS", 0.05)
+    parts = {attempt: ended(attempt) for attempt in (BROKEN, SOUND)}
+    asked: list[int] = []
+
+    class Silent(Client):
+        async def send_logs(self, batch: LogBatch) -> LogAnswer:
+            asked.append(batch.attempt)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    shipper = Shipper(Silent(), folder, lambda: parts, lambda event: None)  # type: ignore[arg-type]
+    for part in parts.values():
+        shipper.follow(part)
+    await shipper.ship_last()
+    assert asked == [BROKEN]
 
 
 def test_progress_that_cannot_be_noted_counts_as_reported(folder: Callable[[int], AttemptFolder]) -> None:

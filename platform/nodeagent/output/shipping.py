@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -20,8 +21,8 @@ log = logging.getLogger(__name__)
 #: How often new output is sent; a page that shows it looks live.
 OUTPUT_SECONDS = 1.0
 RETRY_MOST_SECONDS = 3.0
-#: How long news of an end waits for the last output, so that a user who follows it sees all.
-LAST_OUTPUT_SECONDS = 0.5
+#: How long news of ends waits for their last output, so that a user who reads it then sees all.
+LAST_OUTPUT_SECONDS = 3.0
 #: The most bytes for all attempts together, so that a report stays far below what a server accepts.
 REPORT_PROGRESS_BYTES = 400_000
 #: The server will not take this output now or later, and says so.
@@ -101,16 +102,28 @@ class Shipper:
                 self.post(LogsShipped(attempt=attempt))
 
     async def ship_last(self) -> None:
-        """Before an end is reported for the first time, let the last output go first, if it goes quickly."""
-        for number, part in list(self.parts().items()):
-            if part.phase is Phase.EXITED and not part.is_acknowledged and not part.is_shipped:
-                try:
-                    # Not wait_for: before Python 3.12 it loses a cancellation that comes just after the end.
-                    async with asyncio.timeout(LAST_OUTPUT_SECONDS):
-                        await self.ship(number)
-                except (Unreachable, OSError):
-                    # Not in time, or it cannot be read here: the report, and with it the lease, goes first.
-                    return
+        """Before ends are reported for the first time, let their last output go first, if it goes quickly."""
+        tried: set[int] = set()
+        try:
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes just after the end.
+            async with asyncio.timeout(LAST_OUTPUT_SECONDS):
+                # More attempts may end while output goes out, and the report that follows tells of them.
+                while waiting := [each for each in self._ended_without_output() if each not in tried]:
+                    tried.update(waiting)
+                    for attempt in waiting:
+                        # `keep_shipping` warns of output that cannot be read.
+                        with contextlib.suppress(OSError):
+                            await self.ship(attempt)
+        except (Unreachable, TimeoutError):
+            # The report, and with it the lease, goes first.
+            return
+
+    def _ended_without_output(self) -> list[int]:
+        return [
+            number
+            for number, part in self.parts().items()
+            if part.phase is Phase.EXITED and not part.is_acknowledged and not part.is_shipped
+        ]
 
     def progress_of(self, part: Part) -> tuple[ProgressLine, ...]:
         """Return the lines for the next report, few enough that reports of all attempts fit into one."""
