@@ -173,11 +173,11 @@ def _columns(instance: Instance, alike: Instance, rates: Floats, size: Ints) -> 
 def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, Ints]:
     """Return each two groups that may share GPUs, and their pair of classes."""
     members = {int(each): np.flatnonzero(alike.job_class == each) for each in np.unique(alike.job_class)}
-    nobody = np.zeros(0, dtype=np.intp)
-    first, second, number = [nobody], [nobody], [nobody]
+    empty = np.zeros(0, dtype=np.intp)
+    first, second, number = [empty], [empty], [empty]
     total = 0
     for pair, (one, other) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
-        ours, theirs = members.get(one, nobody), members.get(other, nobody)
+        ours, theirs = members.get(one, empty), members.get(other, empty)
         total += len(ours) * len(theirs) * alike.throughput.shape[1]
         if total > MOST_COLUMNS:
             raise ObjectiveError(
