@@ -21,9 +21,9 @@ from pathlib import Path
 from machine import describe_machine
 
 from benchmarks.reproduction.synergy.jobs import CPUS, MEMORY, read_jobs
+from benchmarks.reproduction.synergy.optimal import Profile, divide, optimal
 from benchmarks.reproduction.synergy.rounds import MECHANISMS, POLICIES, run
 from scheduler.core.building_blocks.auxiliary_shares import Need, Servers, tune
-from scheduler.core.building_blocks.optimal_shares import Profile, divide, optimal
 
 RUNS = 5
 

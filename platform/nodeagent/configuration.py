@@ -179,13 +179,11 @@ class Configuration:
     file: str = ""
 
 
-def read_configuration(path: Path) -> Configuration:
-    """Read and check the file; raise ConfigurationError with the field at fault."""
-    return _checked(path, _read_object(path))
-
-
 def read_configurations(path: Path) -> tuple[Configuration, ...]:
-    """Read and check a file that may speak for many nodes; return one configuration for each."""
+    """Read and check a file that may speak for many nodes; return one configuration for each.
+
+    Raises ConfigurationError with the field at fault.
+    """
     value = _read_object(path)
     slurm = value.get("slurm")
     if slurm is None:

@@ -12,7 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nodeagent.configuration import Configuration, InventoryConfiguration, SimulatedGpu
+from nodeagent.configuration import (
+    Configuration,
+    InventoryConfiguration,
+    SimulatedGpu,
+    read_configurations,
+)
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import ALIVE, AttemptExited
 from nodeagent.messages import DesiredPart, Replica, encode
@@ -24,7 +29,12 @@ from tests.patience import PATIENCE_SECONDS, until_async
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"
 GPU_BYTES = 16 * 2**30
-#: The one limit of all waits: only a failing test waits so long, and a busy machine may need some of it.
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Return the configuration in a file that speaks for one node."""
+    (only,) = read_configurations(path)
+    return only
 
 
 def make_replica(*command: str, rank: int = 0, **changes: Any) -> Replica:

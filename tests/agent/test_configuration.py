@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from nodeagent.__main__ import main
-from nodeagent.configuration import ConfigurationError, read_configuration, require_encryption
+from nodeagent.configuration import ConfigurationError, require_encryption
 from nodeagent.process.isolation import Isolation
-from tests.agent.builders import PLATFORM
+from tests.agent.builders import PLATFORM, read_configuration
 
 GOOD: dict[str, Any] = {
     "server_url": "http://127.0.0.1:8000",

@@ -120,6 +120,11 @@ def make_vc(
     return virtual_cluster
 
 
+def balance_of(virtual_cluster: VirtualCluster) -> int:
+    """Return the millicredits in a virtual cluster's account."""
+    return CreditAccount.objects.get(virtual_cluster=virtual_cluster).balance
+
+
 def make_gpu_model(name: str = "V100", *, memory_bytes: int = 16 * GIB) -> GpuModel:
     return GpuModel.objects.get_or_create(name=name, defaults={"memory_bytes": memory_bytes})[0]
 

@@ -16,7 +16,6 @@ import yaml
 from django.contrib.auth import authenticate
 from django.core.management import CommandError, call_command
 
-from nodeagent.configuration import read_configuration
 from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.core.model.plan import ActionKind
@@ -33,6 +32,7 @@ from scheduler.rounds.snapshot import read_snapshot
 from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from scheduler.virtual_clusters.market.services.offers import offer_withdraw
 from tenants.models import Guarantee
+from tests.agent.builders import read_configuration
 from tests.scheduler.builders import make_user
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.reproduction.synergy.optimal import Profile
 from scheduler.core.building_blocks.auxiliary_shares import Need
-from scheduler.core.building_blocks.optimal_shares import Profile
 from scheduler.simulation.errors import InputError
 
 #: GB for each GPU in the published definitions, which the stored profiles have only in part.

@@ -6,13 +6,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.reproduction.synergy.jobs import SynergyJob
-from scheduler.core.building_blocks.auxiliary_shares import Mechanism, Servers, greedy, proportional, tune
-from scheduler.core.building_blocks.optimal_shares import optimal
+from benchmarks.reproduction.synergy.optimal import optimal
+from scheduler.core.building_blocks.auxiliary_shares import (
+    Need,
+    Servers,
+    Share,
+    greedy,
+    proportional,
+    tune,
+)
 
 ROUND_SECONDS = 300
 #: On which the traces ran.
 SERVERS = Servers(4, 8, 24, 500)
-_SHARES: Mapping[str, Mechanism] = {"proportional": proportional, "greedy": greedy, "tune": tune}
+#: A mechanism: the shares of jobs in their order, None for a job that does not run.
+_Mechanism = Callable[[Servers, Sequence[Need]], list[Share | None]]
+_SHARES: Mapping[str, _Mechanism] = {"proportional": proportional, "greedy": greedy, "tune": tune}
 MECHANISMS = (*_SHARES, "opt")
 #: By policy, what is sorted by: of a job, now, and how many times as fast it is believed to be.
 _ORDERS: Mapping[str, Callable[[SynergyJob, float, float], float]] = {

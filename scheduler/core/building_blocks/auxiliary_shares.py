@@ -8,7 +8,7 @@ cut always makes room, and the job is not slower.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,10 +49,6 @@ class Share:
     per_gpu: PerGpu
     #: Whether it gets its best amounts; else it is at least as fast as with the proportional share.
     is_best: bool
-
-
-#: A mechanism: the shares of jobs in their order, None for a job that does not run.
-Mechanism = Callable[[Servers, Sequence[Need]], list[Share | None]]
 
 
 def proportional(servers: Servers, needs: Sequence[Need]) -> list[Share | None]:

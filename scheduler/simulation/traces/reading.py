@@ -204,9 +204,6 @@ _SKEWS = {
     "gpt2": 38.60 / 124.4,
 }
 
-#: Models at least this skewed are kept together: VGG and AlexNet have 0.6 and more, all others have less.
-PACK_LIMIT = 0.5
-
 
 def skew_of(application: str) -> float | None:
     """Return the skew of a model by its name as traces write it; None when it is unknown.

@@ -14,13 +14,12 @@ from scheduler.virtual_clusters.market.services.credits import (
     allowance_remove,
     allowance_set,
     allowances_pay,
-    balance_of,
     credits_grant,
 )
 from tenants.errors import Conflict, NotAllowed, NotFound
 from tenants.models import AuditEntry
 from tenants.selectors import viewer_of
-from tests.scheduler.builders import make_account, make_user, make_vc
+from tests.scheduler.builders import balance_of, make_account, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
 

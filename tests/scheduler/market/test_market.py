@@ -22,7 +22,6 @@ from scheduler.virtual_clusters import services as virtual_cluster_services
 from scheduler.virtual_clusters.cells.services import cells_apply
 from scheduler.virtual_clusters.market.selectors import market_now
 from scheduler.virtual_clusters.market.services import credits, loans
-from scheduler.virtual_clusters.market.services.credits import balance_of
 from scheduler.virtual_clusters.market.services.loans import loan_end, market_settle, offer_take
 from scheduler.virtual_clusters.market.services.offers import offer_make, offer_withdraw
 from scheduler.virtual_clusters.market.services.rules import Borrowing, Lending, rule_make, rule_remove
@@ -38,6 +37,7 @@ from tenants.models import Membership, Tenant, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
 from tests.effort import examples
 from tests.scheduler.builders import (
+    balance_of,
     make_account,
     make_cells,
     make_lend_rule,

@@ -15,8 +15,8 @@ from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.ledger import lines_that_differ
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.virtual_clusters import services as virtual_cluster_services
-from scheduler.virtual_clusters.market.services.credits import balance_of
 from tests.scheduler.builders import (
+    balance_of,
     make_account,
     make_borrow_rule,
     make_lend_rule,

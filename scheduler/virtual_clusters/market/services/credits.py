@@ -72,12 +72,6 @@ def transfer(
     publish_accounts([row.virtual_cluster_id for row in locked.values() if row.virtual_cluster_id])
 
 
-def balance_of(virtual_cluster: VirtualCluster) -> int:
-    """Return what a virtual cluster can pay, in millicredits."""
-    found = CreditAccount.objects.filter(virtual_cluster=virtual_cluster)
-    return found.values_list("balance", flat=True).first() or 0
-
-
 def _too_little(account: CreditAccount, amount: int) -> Conflict:
     name = account.holder
     has, needs = in_credits(account.balance), in_credits(amount)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.reproduction.synergy.optimal import Point, Profile, divide, optimal
 from scheduler.core.building_blocks.auxiliary_shares import Need, Servers, proportional, tune
-from scheduler.core.building_blocks.optimal_shares import Point, Profile, divide, optimal
 from scheduler.core.solvers.errors import SolverError
 
 CPUS, MEMORY = (1, 2, 3, 4, 6, 9, 12, 24), (20.83, 62.5, 125, 187.5)
