@@ -15,7 +15,7 @@ from scheduler.core.fitting.quotas import Amounts, exact, quotas_of
 from scheduler.core.model import snapshot as core
 from scheduler.core.round.admit import is_due
 from scheduler.core.round.alike import SPARE, most_that_count
-from scheduler.core.round.registry import declares
+from scheduler.core.round.registry import traits_of
 from scheduler.jobspec.shape import shape_of
 
 #: A shorter queue is not searched for alike jobs.
@@ -115,5 +115,5 @@ def _takes_by_arrival(vc: core.VirtualCluster, facts: core.Snapshot, *, guarante
     if guaranteed:
         # With a rule, a virtual cluster borrows for each waiting job.
         borrows = facts.lending is not None and bool(facts.lending.borrow_rules)
-        return not borrows and declares("by_arrival", vc.policy, vc.policy_parameters)
-    return declares("by_arrival", facts.spare_policy, facts.spare_policy_parameters)
+        return not borrows and traits_of(vc.policy, vc.policy_parameters).by_arrival
+    return traits_of(facts.spare_policy, facts.spare_policy_parameters).by_arrival

@@ -12,6 +12,7 @@ from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.job_array import ArrayTask
 from scheduler.core.model.training import Goodput, Profile, Training
 from scheduler.core.perf.recurrence import Like, Recurrence
+from scheduler.core.round.registry import traits_of
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
 from scheduler.rounds.alike import Names
@@ -23,7 +24,7 @@ from scheduler.rounds.training import (
     Profiles,
     Scalings,
     Trainings,
-    is_looked_at,
+    policies_in_use,
     read_losses,
     read_profiles,
     read_scalings,
@@ -313,6 +314,7 @@ def _job(row: JobRow, known: _Known) -> core.Job:
 
 def _read_beside(cursor: Any, throughputs: KnownThroughputs) -> _Beside:
     without_containers = nodes_without_containers(cursor)
+    policies = policies_in_use(cursor)
     cursor.execute(_CLOSING)
     return _Beside(
         throughputs=throughputs,
@@ -320,10 +322,10 @@ def _read_beside(cursor: Any, throughputs: KnownThroughputs) -> _Beside:
         closing=cursor.fetchall(),
         trainings=read_trainings(),
         scalings=read_scalings(),
-        losses=read_losses(cursor),
+        losses=read_losses(cursor, policies),
         profiles=read_profiles(),
         awaited=read_awaited(cursor),
-        recurrence=known_recurrence() if is_looked_at(cursor, "reads_recurrence") else None,
+        recurrence=known_recurrence() if any(traits_of(name).reads_recurrence for name in policies) else None,
     )
 
 

@@ -1,6 +1,6 @@
 """What the jobs of a snapshot report of their training: epochs, batch sizes, losses, and how they scale."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scheduler.core.building_blocks.run_time import relative_rates
@@ -9,7 +9,7 @@ from scheduler.core.goodput.throughput import Parameters
 from scheduler.core.model import training as core
 from scheduler.core.perf.profiles import first_known, stored_profile
 from scheduler.core.perf.training_reports import TrainingReport
-from scheduler.core.round.registry import POLICIES
+from scheduler.core.round.registry import traits_of
 from scheduler.jobs.attempts.services.progress import reported_of, scaling_of
 from scheduler.models.attempts import JobProfile, JobScaling, TrainingProgress
 from scheduler.models.throughputs import ClassProfile
@@ -17,10 +17,8 @@ from scheduler.models.throughputs import ClassProfile
 _UNENDED = ("queued", "running")
 #: Profiles of job classes that are read in a round: those measured last.
 CLASS_PROFILES_MOST = 5_000
-# Asked in every round: where no policy reads losses, this saves a search of all progress lines.
-_IS_LOOKED_AT = """
-SELECT EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE policy = ANY(%(names)s))
-       OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_policy = ANY(%(names)s))
+_IN_USE = """
+SELECT policy FROM tenants_virtualcluster UNION SELECT spare_policy FROM scheduler_clustersettings
 """
 # A sample of each job's losses, evenly over its progress lines, always with the latest. Steps that were
 # repeated after a restart count as they were the last time.
@@ -64,18 +62,17 @@ def read_trainings() -> Trainings:
     return Trainings({row.job_id: reported_of(row) for row in rows})
 
 
-def is_looked_at(cursor: Any, what: str) -> bool:
-    """Whether a policy that reads this decides now: most do not, and reading it costs a search."""
-    names = [name for name, policy in POLICIES.items() if getattr(policy, what, False)]
-    cursor.execute(_IS_LOOKED_AT, {"names": names})
-    return bool(cursor.fetchone()[0])
+def policies_in_use(cursor: Any) -> list[str]:
+    """Read which policies decide now: some facts are read by few, and reading them costs a search."""
+    cursor.execute(_IN_USE)
+    return [name for (name,) in cursor.fetchall()]
 
 
-def read_losses(cursor: Any) -> dict[int, Losses]:
-    """Read (step, loss) of the jobs whose policy reads them, by job: most policies do not."""
-    if not is_looked_at(cursor, "reads_losses"):
+def read_losses(cursor: Any, policies: Sequence[str]) -> dict[int, Losses]:
+    """Read (step, loss) of the jobs whose policy, one of these, reads them, by job."""
+    names = [name for name in policies if traits_of(name).reads_losses]
+    if not names:
         return {}
-    names = [name for name, policy in POLICIES.items() if getattr(policy, "reads_losses", False)]
     cursor.execute(_LOSSES, {"names": names})
     return {
         job: tuple((float(step), loss) for step, loss in zip(steps, losses, strict=True))

@@ -10,7 +10,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.plugin_text import format_plugin
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.round.registry import make_policy
+from scheduler.core.round.registry import traits_of
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
@@ -168,7 +168,7 @@ def _measures_profiles(facts: Snapshot) -> bool:
     """Return whether a policy runs jobs to find out their profiles."""
     plugins = [(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters]
     plugins.append((facts.spare_policy, facts.spare_policy_parameters))
-    return any(getattr(make_policy(*plugin), "measures_profiles", False) for plugin in plugins)
+    return any(traits_of(*plugin).measures_profiles for plugin in plugins)
 
 
 def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:

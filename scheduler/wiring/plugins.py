@@ -11,6 +11,7 @@ from scheduler.core.round.registry import (
     POLICIES,
     make_placer,
     make_policy,
+    traits_of,
 )
 from tenants.errors import FieldError
 
@@ -70,7 +71,7 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
 
 def has_targets(policy: str) -> bool:
     """Whether the policy of that name sets each job a target share of each GPU model."""
-    return getattr(POLICIES.get(policy), "has_targets", False)
+    return traits_of(policy).has_targets
 
 
 def described_plugins() -> dict[str, list[dict[str, Any]]]:

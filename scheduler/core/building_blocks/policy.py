@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.core.building_blocks.computing import Compute, run_inline
@@ -161,6 +161,29 @@ class Policy(Protocol):
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Return this round's grants, most important first, within the view's capacity."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a policy declares of all its decisions by attributes of these names; False where it has none."""
+
+    #: Among jobs that differ only in number and instant of submission, it starts the earlier ones first.
+    by_arrival: bool = False
+    #: It never stops, moves or joins a job for one that starts.
+    only_starts: bool = False
+    #: It decides how many GPUs elastic jobs get.
+    resizes: bool = False
+    #: It reads the losses that jobs report, or how long jobs like them ran.
+    reads_losses: bool = False
+    reads_recurrence: bool = False
+    #: It runs jobs to measure how they use GPUs.
+    measures_profiles: bool = False
+    #: It sets each job a target share of each GPU model.
+    has_targets: bool = False
+
+    @classmethod
+    def of(cls, policy: Policy) -> Traits:
+        return cls(**{each.name: bool(getattr(policy, each.name, False)) for each in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

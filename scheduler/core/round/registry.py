@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from scheduler.core.building_blocks.policy import Placer, Policy
+from scheduler.core.building_blocks.policy import Placer, Policy, Traits
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plugin_text import Value, parse_plugin
@@ -143,15 +143,15 @@ def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Polic
 
 def only_starts(vc: VirtualCluster) -> bool:
     """Return whether a virtual cluster's policy never stops, moves or joins a job for one that starts."""
-    return declares("only_starts", vc.policy, vc.policy_parameters)
+    return traits_of(vc.policy, vc.policy_parameters).only_starts
 
 
-def declares(what: str, policy: str, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a policy declares a property of all its decisions; an invalid policy declares none."""
+def traits_of(policy: str, parameters: Mapping[str, Any] | None = None) -> Traits:
+    """Return what a policy declares of all its decisions; an invalid policy declares nothing."""
     try:
-        return bool(getattr(make_policy(policy, parameters), what, False))
+        return Traits.of(make_policy(policy, parameters))
     except UnknownPlugin:
-        return False
+        return Traits()
 
 
 def make_placer(text: str, parameters: Mapping[str, Any] | None = None) -> Placer:

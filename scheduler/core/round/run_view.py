@@ -9,7 +9,7 @@ from math import inf
 
 from scheduler.core.building_blocks.computing import Overrun
 from scheduler.core.building_blocks.growing import with_growth
-from scheduler.core.building_blocks.policy import Placer, PlacerDecision, Policy, View
+from scheduler.core.building_blocks.policy import Placer, PlacerDecision, Policy, Traits, View
 from scheduler.core.building_blocks.tagged import place_tagged
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
@@ -118,7 +118,8 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     again without it.
     """
     policy, placer = plugins.made_policy, plugins.made_placer
-    if not view.jobs and not memory and getattr(policy, "by_arrival", False):
+    traits = Traits.of(policy)
+    if not view.jobs and not memory and traits.by_arrival:
         # Most clusters have no opportunistic jobs, but every round serves the spare view.
         nothing = Decision(grants=(), keep_running=True, stands_until=inf)
         return nothing, PlacerDecision(placements={}), view.capacity
@@ -126,9 +127,8 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     for _ in range(MOST_TIMES):
         served = view.without(barred) if barred else view
         decision = plain = allocate(served, policy, memory)
-        if not getattr(policy, "resizes", False):
-            calm = getattr(policy, "only_starts", False)
-            decision = with_growth(served, decision, beside_waiting=calm)
+        if not traits.resizes:
+            decision = with_growth(served, decision, beside_waiting=traits.only_starts)
         decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, placer)
         if decision.grants != plain.grants and _is_cut(plain, decision, placed):

@@ -9,7 +9,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.snapshot import Job
 from scheduler.core.perf.recurrence import Like, Recurrence
 from scheduler.core.round.facts import Facts
-from scheduler.core.round.registry import POLICIES
+from scheduler.core.round.registry import traits_of
 
 
 class RecurrenceReporter:
@@ -30,7 +30,7 @@ class RecurrenceReporter:
         """Pass the usual run time of each job that has not ended to the scheduler."""
         facts = self._facts()
         names = {facts.frame.spare_policy, *(vc.policy for vc in facts.virtual_clusters.values())}
-        if not any(getattr(POLICIES.get(name), "reads_recurrence", False) for name in names):
+        if not any(traits_of(name).reads_recurrence for name in names):
             return
         for job in list(facts.jobs.values()):
             usual = self._known.usual(_like(job))
