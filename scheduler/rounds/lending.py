@@ -1,7 +1,6 @@
 """The market between virtual clusters, as facts of a round."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from scheduler.core.lending.idle import longest_gap
@@ -9,6 +8,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Loan, Offer
 from scheduler.core.round.guarantees.reliance import relying_on
 from scheduler.virtual_clusters.market.selectors import lot_of
+from scheduler.wiring.jsonb import read_jsonb
 
 _OFFERS = """
 SELECT o.id, v.name, o.lot, extract(epoch FROM o.starts_at)::float8, extract(epoch FROM o.ends_at)::float8,
@@ -67,11 +67,11 @@ def _offer(row: Iterable[Any]) -> Offer:
     return Offer(
         id=number,
         lender=lender,
-        lot=lot_of(_json(lot)),
+        lot=lot_of(read_jsonb(lot)),
         starts_at=starts_at,
         ends_at=ends_at,
         price=price,
-        in_return=None if in_return is None else lot_of(_json(in_return)),
+        in_return=None if in_return is None else lot_of(read_jsonb(in_return)),
         rule=rule,
     )
 
@@ -82,8 +82,8 @@ def _loan(row: Iterable[Any]) -> Loan:
         id=number,
         lender=lender,
         borrower=borrower,
-        lot=lot_of(_json(lot)),
-        in_return=None if in_return is None else lot_of(_json(in_return)),
+        lot=lot_of(read_jsonb(lot)),
+        in_return=None if in_return is None else lot_of(read_jsonb(in_return)),
         starts_at=starts_at,
         ends_at=ends_at,
         rule=rule,
@@ -96,7 +96,7 @@ def _rule(row: Iterable[Any]) -> LendRule | BorrowRule:
         return LendRule(
             id=number,
             virtual_cluster=vc,
-            lot=lot_of(_json(lot)),
+            lot=lot_of(read_jsonb(lot)),
             idle_seconds=idle,
             lend_seconds=lend,
             price=price,
@@ -104,14 +104,8 @@ def _rule(row: Iterable[Any]) -> LendRule | BorrowRule:
     return BorrowRule(
         id=number,
         virtual_cluster=vc,
-        gpu_models=tuple(_json(models)),
+        gpu_models=tuple(read_jsonb(models)),
         most_gpus=most,
         waiting_seconds=waiting,
         price=price,
     )
-
-
-def _json(value: Any) -> Mapping[str, Any]:
-    """Django returns jsonb columns of a raw cursor as text."""
-    read: Mapping[str, Any] = json.loads(value) if isinstance(value, str) else value
-    return read

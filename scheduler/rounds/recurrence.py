@@ -1,6 +1,5 @@
 """The run times of similar jobs that have ended, read at most once a minute by one query."""
 
-import json
 import time
 
 from django.db import connection
@@ -8,6 +7,7 @@ from django.db import connection
 from scheduler.core.perf.recurrence import Like, Recurrence
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobspec.shape import shape_of
+from scheduler.wiring.jsonb import read_jsonb
 
 #: The most newest jobs that are read, so that the query costs the same however long the history is.
 JOBS_MOST = 10_000
@@ -45,7 +45,7 @@ def read_recurrence() -> Recurrence:
             stated = shape_of(shape)
             if not stated.gpus:
                 continue  # Its run time is computed from its GPU time.
-            values = json.loads(service) if isinstance(service, str) else service
+            values = read_jsonb(service)
             # Service counts a part of a GPU as a part.
             seconds = sum(map(float, values.values())) / stated.amount(stated.gpus)
             group = job_class_of(tenant, stated.application, name).application

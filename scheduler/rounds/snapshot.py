@@ -3,7 +3,6 @@
 Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time for model instances.
 """
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from scheduler.rounds.lending import with_lending
 from scheduler.rounds.peaks import read_peaks
 from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
 from scheduler.virtual_clusters.cells.selectors import specification_of
+from scheduler.wiring.jsonb import read_jsonb
 
 _NODES = f"""
 SELECT n.id, n.name, coalesce(m.name, ''), n.rack,
@@ -303,8 +303,8 @@ def _allocation(
         allocation=row.id,
         jobs=tuple(jobs),
         gpu_model=row.gpu_model,
-        replicas=tuple(tuple(gpu for gpu in gpus if gpu in left) for gpus in _json(row.replicas)),
-        nodes=tuple(_json(row.nodes or [])),
+        replicas=tuple(tuple(gpu for gpu in gpus if gpu in left) for gpus in read_jsonb(row.replicas)),
+        nodes=tuple(read_jsonb(row.nodes or [])),
         phase=row.phase,
         since=row.since,
         guaranteed=row.guaranteed,
@@ -312,7 +312,7 @@ def _allocation(
         speeds=_beside(jobs, row.gpu_model, row.replicas, throughputs, job_classes) if is_shared else {},
         slice_seconds=row.slice_seconds,
         opportunistic_gpus=row.opportunistic_gpus,
-        joined={core.JobId(int(job)): float(at) for job, at in _json(row.joined or {}).items()},
+        joined={core.JobId(int(job)): float(at) for job, at in read_jsonb(row.joined or {}).items()},
         leaving=tuple(row.stopping or ()) if row.staying else (),
     )
 
@@ -327,7 +327,7 @@ def _beside(
     """Return the speeds of jobs that share GPUs, where each was measured beside the others."""
     if not all(job in job_classes for job in jobs):
         return {}
-    gpus = sum(map(len, _json(replicas)))
+    gpus = sum(map(len, read_jsonb(replicas)))
     found = throughputs.estimator.together([JobClass(*job_classes[job]) for job in jobs], gpu_model, gpus)
     return {} if found is None else {core.JobId(job): speed for job, speed in zip(jobs, found, strict=True)}
 
@@ -343,9 +343,9 @@ def _virtual_cluster(row: _VirtualClusterRow) -> core.VirtualCluster:
         guaranteed=row.guaranteed,
         members=tuple(core.Member(tenant=tenant, weight=float(weight)) for tenant, weight in row.members),
         policy=row.policy,
-        policy_parameters=_json(row.policy_parameters),
+        policy_parameters=read_jsonb(row.policy_parameters),
         placer=row.placer,
-        placer_parameters=_json(row.placer_parameters),
+        placer_parameters=read_jsonb(row.placer_parameters),
         default_time_limit_seconds=row.default_time_limit_seconds,
         sharing=row.sharing,
         min_run_seconds=row.min_run_seconds,
@@ -386,7 +386,7 @@ def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
 
 def _memory(cursor: Any) -> dict[str, core.Memory]:
     cursor.execute("SELECT view, memory FROM scheduler_policymemory ORDER BY view")
-    return {view: _json(memory) for view, memory in cursor.fetchall()}
+    return {view: read_jsonb(memory) for view, memory in cursor.fetchall()}
 
 
 _SETTINGS = (
@@ -406,7 +406,9 @@ def _settings(cursor: Any) -> dict[str, Any]:
     cursor.execute(f"SELECT {', '.join(_SETTINGS)} FROM scheduler_clustersettings")
     row = cursor.fetchone()
     found = dict(zip(_SETTINGS, row, strict=True)) if row else {}
-    return {name: _json(value) if name.endswith("_parameters") else value for name, value in found.items()}
+    return {
+        name: read_jsonb(value) if name.endswith("_parameters") else value for name, value in found.items()
+    }
 
 
 def _cells(cursor: Any) -> Specification | None:
@@ -421,7 +423,7 @@ def _interference(cursor: Any) -> tuple[Branch, ...]:
     """Return the prediction for pairs without measurements, where a virtual cluster shares freely."""
     cursor.execute(_INTERFERENCE, [SHARE_FREE])
     row = cursor.fetchone()
-    return tuple([Branch(**branch) for branch in (_json(row[0]) if row else ())])
+    return tuple([Branch(**branch) for branch in (read_jsonb(row[0]) if row else ())])
 
 
 def _workload(cursor: Any) -> tuple[TaskKind, ...]:
@@ -437,7 +439,7 @@ def _workload(cursor: Any) -> tuple[TaskKind, ...]:
                 gpu_models=tuple(kind["gpu_models"]),
                 count=kind["frequency"],
             )
-            for kind in (_json(row[0]) if row else ())
+            for kind in (read_jsonb(row[0]) if row else ())
         ]
     )
 
@@ -456,8 +458,3 @@ def _reservations(cursor: Any) -> tuple[Reservation, ...]:
         )
         for name, tenant, user, virtual_cluster, nodes, starts_at, ends_at in cursor.fetchall()
     )
-
-
-def _json(value: Any) -> Any:
-    """Django returns jsonb columns of a raw cursor as text, and json ones as values."""
-    return json.loads(value) if isinstance(value, str) else value

@@ -1,6 +1,5 @@
 """The facts of one tenant that each submit needs, read by one statement."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ from django.db import connection
 
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.limits import UserLimits
+from scheduler.wiring.jsonb import read_jsonb
 
 _FACTS = """
 SELECT t.id, t.name, t.most_unfinished_jobs, t.quota_cpus, t.quota_memory_bytes,
@@ -98,17 +98,17 @@ def submission_facts(tenant: str) -> SubmissionFacts | None:
         return None
     tenant_id, name, most_unfinished_jobs, cpus, memory_bytes, *rest = row
     quota, users, virtual_clusters, inventory, cells, has_loans = rest
-    rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
+    rows = [_virtual_cluster(one) for one in read_jsonb(virtual_clusters) or ()]
     return SubmissionFacts(
         tenant_id=tenant_id,
         tenant=name,
         most_unfinished_jobs=most_unfinished_jobs,
         quota_cpus=cpus,
         quota_memory_bytes=memory_bytes,
-        quota=_json(quota) or {},
-        users=tuple(UserLimits(**limits) for limits in _json(users) or ()),
+        quota=read_jsonb(quota) or {},
+        users=tuple(UserLimits(**limits) for limits in read_jsonb(users) or ()),
         virtual_clusters={one.name: one for one in rows},
-        inventory=tuple(_json(inventory)),
+        inventory=tuple(read_jsonb(inventory)),
         cells=cells or "",
         has_loans=has_loans,
     )
@@ -123,7 +123,3 @@ def _virtual_cluster(row: Mapping[str, Any]) -> VirtualClusterFacts:
         guaranteed=row["guaranteed"] or {},
         sharing=row["sharing"],
     )
-
-
-def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value

@@ -1,6 +1,5 @@
 """The jobs of the past: what they asked for, when they had GPUs, and how long they ran."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
 from scheduler.jobspec.shape import shape_of
 from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
+from scheduler.wiring.jsonb import read_jsonb
 
 #: Those that were there at some time from one instant on until another, the newest first.
 _JOBS = """
@@ -184,7 +184,7 @@ def _past_job(row: Sequence[Any], throughputs: KnownThroughputs) -> PastJob:
     return PastJob(
         job=job,
         name=name,
-        stays=tuple(_stay(*stay) for stay in _json(stays) or ()),
+        stays=tuple(_stay(*stay) for stay in read_jsonb(stays) or ()),
         ended_at=ended_at,
         limit_seconds=limit_seconds,
         was_held=was_held,
@@ -201,7 +201,3 @@ def _stay(
         began_at=began_at,
         ended_at=ended_at,
     )
-
-
-def _json(value: object) -> list[Any] | None:
-    return json.loads(value) if isinstance(value, str) else value  # type: ignore[return-value]

@@ -1,7 +1,6 @@
 """What is known of throughputs, row by row, and what people correct. A row is a job class, a gang size, near
 or spread, alone or beside a partner, with whole GPUs or parts; it has one throughput for each GPU model."""
 
-import json
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from scheduler.models.nodes import GpuModel
 from scheduler.models.throughputs import SpeedCorrection, SpeedMeasurement
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.jsonb import read_jsonb
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound, QuotaExceeded
 from tenants.models import Role, Tenant
@@ -152,7 +152,9 @@ def _declared(tenants: Iterable[Tenant]) -> dict[tuple[JobClass, int], Mapping[s
     with connection.cursor() as cursor:
         cursor.execute(_DECLARED, [[tenant.id for tenant in tenants]])
         rows = cursor.fetchall()
-    return {(JobClass(tenant, application), gpus): _json(rates) for tenant, application, gpus, rates in rows}
+    return {
+        (JobClass(tenant, application), gpus): read_jsonb(rates) for tenant, application, gpus, rates in rows
+    }
 
 
 def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dict[tuple[Row, str], Any]:
@@ -261,8 +263,3 @@ def price_set(*, by: Viewer, gpu_model: str, price_per_hour: float) -> None:
     if before != price_per_hour:
         row.save(update_fields=["price_per_hour"])
         request_round_on_commit()
-
-
-def _json(value: Any) -> Any:
-    """Django hands jsonb columns of a raw cursor over as text."""
-    return json.loads(value) if isinstance(value, str) else value
