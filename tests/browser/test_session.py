@@ -43,7 +43,8 @@ def test_a_viewer_looks_but_is_offered_no_action(garden, open_page):
     expect(page.get_by_role("heading", name="looked-at")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel job")).to_have_count(0)
     expect(page.get_by_role("link", name="Rounds")).to_have_count(0)
-    page.get_by_role("link", name="Submit a job").click()
+    expect(page.get_by_role("link", name="Submit a job")).to_have_count(0)
+    page.goto("/submit")
     expect(page.get_by_text("You cannot submit jobs")).to_be_visible()
 
 
@@ -86,3 +87,18 @@ def test_a_token_is_shown_once_works_and_can_be_revoked(garden, open_page):
     page.get_by_role("alertdialog").get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("No tokens")).to_be_visible()
     assert garden.platform.api.get("session", headers=bearer).status_code == 401
+
+
+def test_a_page_that_cannot_be_fetched_says_why_and_comes_when_the_server_is_there_again(open_page):
+    page = open_page("vera", "/jobs", own_session=True)
+    link = page.get_by_role("complementary").get_by_role("link", name="Calendar")
+    expect(link).to_be_visible()
+    page.context.set_offline(True)
+    link.click()
+    notice = page.get_by_role("alert").filter(has_text="The server cannot be reached.")
+    again = notice.get_by_role("button", name="Try again")
+    again.click()
+    expect(notice).to_be_visible()
+    page.context.set_offline(False)
+    again.click()
+    expect(page.get_by_role("heading", name="Calendar", level=1)).to_be_visible()

@@ -3,6 +3,7 @@ import { Plus, Search } from "lucide-react";
 import { useState } from "react";
 
 import { type Area, areasOf, besides, isAt } from "@/app/places";
+import { mayActAnywhere } from "@/components/roles";
 import { useSession } from "@/components/session";
 import { Button, buttonClass } from "@/ui/button";
 import { KEYS, shownKeys } from "@/ui/keys";
@@ -16,13 +17,16 @@ interface NavigationProps {
 
 export function Navigation({ onNavigate, onSearch }: NavigationProps) {
   const path = usePath();
-  const { all, operate } = areasOf(useSession());
+  const me = useSession();
+  const { all, operate } = areasOf(me);
   return (
     <>
-      <Link to="/submit" className={buttonClass("primary")} onClick={onNavigate}>
-        <Plus size={15} aria-hidden />
-        Submit a job
-      </Link>
+      {mayActAnywhere(me) && (
+        <Link to="/submit" className={buttonClass("primary")} onClick={onNavigate}>
+          <Plus size={15} aria-hidden />
+          Submit a job
+        </Link>
+      )}
       {onSearch && (
         <Button icon={<Search size={15} aria-hidden />} className={styles.search} onClick={onSearch}>
           Go to <kbd>{shownKeys(KEYS.everywhere.goTo)}</kbd>

@@ -14,7 +14,7 @@ import {
 } from "lucide-react";
 
 import type { Me } from "@/api/schema";
-import { isAdminAnywhere } from "@/components/roles";
+import { isAdminAnywhere, mayActAnywhere } from "@/components/roles";
 
 interface PageAt {
   to: string;
@@ -83,7 +83,7 @@ const OPERATE = [
 
 /** What has a place of its own beside the navigation. */
 const BESIDE = [
-  { to: "/submit", label: "Submit a job" },
+  { to: "/submit", label: "Submit a job", isFor: mayActAnywhere },
   { to: "/account", label: "Account" },
 ] as const satisfies readonly PageAt[];
 

@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link, notFound } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, Link, notFound } from "@tanstack/react-router";
 
 import type { UserFilters } from "@/api/access-queries";
 import type { AuditFilters } from "@/api/audit-queries";
@@ -7,6 +7,7 @@ import type { LedgerFilters } from "@/api/ledger-queries";
 import type { EventFilters } from "@/api/queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
 import type { UsageFilters } from "@/api/usage-queries";
+import { lazyPage } from "@/app/lazy-page";
 import { PageError } from "@/app/page-error";
 import { Shell } from "@/app/shell";
 import { type JobSearch, readJobSearch } from "@/components/job-search";
@@ -31,7 +32,7 @@ const day = (value: unknown): string | undefined => {
 const overview = createRoute({
   getParentRoute: () => root,
   path: "/",
-  component: lazyRouteComponent(() => import("@/features/overview/overview-page"), "OverviewPage"),
+  component: lazyPage(() => import("@/features/overview/overview-page"), "OverviewPage"),
 });
 
 const jobs = createRoute({
@@ -41,7 +42,7 @@ const jobs = createRoute({
     ...readJobSearch(search),
     job: whole(search.job ?? ""),
   }),
-  component: lazyRouteComponent(() => import("@/features/jobs/jobs-page"), "JobsPage"),
+  component: lazyPage(() => import("@/features/jobs/jobs-page"), "JobsPage"),
 });
 
 const job = createRoute({
@@ -53,7 +54,7 @@ const job = createRoute({
     rank: whole(search.rank ?? ""),
     path: text(search.path),
   }),
-  component: lazyRouteComponent(() => import("@/features/job/job-page"), "JobPage"),
+  component: lazyPage(() => import("@/features/job/job-page"), "JobPage"),
 });
 
 const compare = createRoute({
@@ -63,41 +64,38 @@ const compare = createRoute({
   validateSearch: (search: Record<string, unknown>): { jobs?: string } => ({
     jobs: text(search.jobs) ?? whole(search.jobs ?? "")?.toString(),
   }),
-  component: lazyRouteComponent(() => import("@/features/compare/compare-page"), "ComparePage"),
+  component: lazyPage(() => import("@/features/compare/compare-page"), "ComparePage"),
 });
 
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
   validateSearch: (search: Record<string, unknown>): { clone?: number } => ({ clone: whole(search.clone) }),
-  component: lazyRouteComponent(() => import("@/features/submit/submit-page"), "SubmitPage"),
+  component: lazyPage(() => import("@/features/submit/submit-page"), "SubmitPage"),
 });
 
 const nodes = createRoute({
   getParentRoute: () => root,
   path: "/nodes",
-  component: lazyRouteComponent(() => import("@/features/nodes/nodes-page"), "NodesPage"),
+  component: lazyPage(() => import("@/features/nodes/nodes-page"), "NodesPage"),
 });
 
 const node = createRoute({
   getParentRoute: () => root,
   path: "/nodes/$name",
-  component: lazyRouteComponent(() => import("@/features/nodes/node-page"), "NodePage"),
+  component: lazyPage(() => import("@/features/nodes/node-page"), "NodePage"),
 });
 
 const calendar = createRoute({
   getParentRoute: () => root,
   path: "/calendar",
-  component: lazyRouteComponent(() => import("@/features/calendar/calendar-page"), "CalendarPage"),
+  component: lazyPage(() => import("@/features/calendar/calendar-page"), "CalendarPage"),
 });
 
 const virtualClusters = createRoute({
   getParentRoute: () => root,
   path: "/virtual-clusters",
-  component: lazyRouteComponent(
-    () => import("@/features/virtual-clusters/virtual-clusters-page"),
-    "VirtualClustersPage",
-  ),
+  component: lazyPage(() => import("@/features/virtual-clusters/virtual-clusters-page"), "VirtualClustersPage"),
 });
 
 const cells = createRoute({
@@ -107,51 +105,51 @@ const cells = createRoute({
     chain: text(search.chain),
     at: text(search.at),
   }),
-  component: lazyRouteComponent(() => import("@/features/cells/cells-page"), "CellsPage"),
+  component: lazyPage(() => import("@/features/cells/cells-page"), "CellsPage"),
 });
 
 const sharing = createRoute({
   getParentRoute: () => root,
   path: "/sharing",
-  component: lazyRouteComponent(() => import("@/features/sharing/sharing-page"), "SharingPage"),
+  component: lazyPage(() => import("@/features/sharing/sharing-page"), "SharingPage"),
 });
 
 const cellEditor = createRoute({
   getParentRoute: () => root,
   path: "/cells/edit",
   validateSearch: (search: Record<string, unknown>): { advice?: string } => ({ advice: text(search.advice) }),
-  component: lazyRouteComponent(() => import("@/features/cell-editor/editor-page"), "EditorPage"),
+  component: lazyPage(() => import("@/features/cell-editor/editor-page"), "EditorPage"),
 });
 
 const advice = createRoute({
   getParentRoute: () => root,
   path: "/cells/advice",
   validateSearch: (search: Record<string, unknown>): { id?: string } => ({ id: text(search.id) }),
-  component: lazyRouteComponent(() => import("@/features/advice/advice-page"), "AdvicePage"),
+  component: lazyPage(() => import("@/features/advice/advice-page"), "AdvicePage"),
 });
 
 const anomalies = createRoute({
   getParentRoute: () => root,
   path: "/virtual-clusters/$name/anomalies",
-  component: lazyRouteComponent(() => import("@/features/anomalies/anomalies-page"), "AnomaliesPage"),
+  component: lazyPage(() => import("@/features/anomalies/anomalies-page"), "AnomaliesPage"),
 });
 
 const targets = createRoute({
   getParentRoute: () => root,
   path: "/virtual-clusters/$name/targets",
-  component: lazyRouteComponent(() => import("@/features/targets/targets-page"), "TargetsPage"),
+  component: lazyPage(() => import("@/features/targets/targets-page"), "TargetsPage"),
 });
 
 const fairness = createRoute({
   getParentRoute: () => root,
   path: "/virtual-clusters/$name/fairness",
-  component: lazyRouteComponent(() => import("@/features/fairness/fairness-page"), "FairnessPage"),
+  component: lazyPage(() => import("@/features/fairness/fairness-page"), "FairnessPage"),
 });
 const market = createRoute({
   getParentRoute: () => root,
   path: "/market",
   validateSearch: (search: Record<string, unknown>): { tab?: string } => ({ tab: text(search.tab) }),
-  component: lazyRouteComponent(() => import("@/features/market/market-page"), "MarketPage"),
+  component: lazyPage(() => import("@/features/market/market-page"), "MarketPage"),
 });
 const ledger = createRoute({
   getParentRoute: () => root,
@@ -163,7 +161,7 @@ const ledger = createRoute({
     job: whole(search.job),
     round: whole(search.round),
   }),
-  component: lazyRouteComponent(() => import("@/features/ledger/ledger-page"), "LedgerPage"),
+  component: lazyPage(() => import("@/features/ledger/ledger-page"), "LedgerPage"),
 });
 const failures = createRoute({
   getParentRoute: () => root,
@@ -176,18 +174,18 @@ const failures = createRoute({
     since: day(search.since),
     until: day(search.until),
   }),
-  component: lazyRouteComponent(() => import("@/features/failures/failures-page"), "FailuresPage"),
+  component: lazyPage(() => import("@/features/failures/failures-page"), "FailuresPage"),
 });
 const tenants = createRoute({
   getParentRoute: () => root,
   path: "/tenants",
-  component: lazyRouteComponent(() => import("@/features/tenants/tenants-page"), "TenantsPage"),
+  component: lazyPage(() => import("@/features/tenants/tenants-page"), "TenantsPage"),
 });
 
 const tenant = createRoute({
   getParentRoute: () => root,
   path: "/tenants/$name",
-  component: lazyRouteComponent(() => import("@/features/tenants/tenant-page"), "TenantPage"),
+  component: lazyPage(() => import("@/features/tenants/tenant-page"), "TenantPage"),
 });
 
 const usage = createRoute({
@@ -201,7 +199,7 @@ const usage = createRoute({
     virtual_cluster: text(search.virtual_cluster),
     gpu_model: text(search.gpu_model),
   }),
-  component: lazyRouteComponent(() => import("@/features/usage/usage-page"), "UsagePage"),
+  component: lazyPage(() => import("@/features/usage/usage-page"), "UsagePage"),
 });
 
 const users = createRoute({
@@ -212,20 +210,20 @@ const users = createRoute({
     tenant: text(search.tenant),
     state: text(search.state),
   }),
-  component: lazyRouteComponent(() => import("@/features/users/users-page"), "UsersPage"),
+  component: lazyPage(() => import("@/features/users/users-page"), "UsersPage"),
 });
 
 const rounds = createRoute({
   getParentRoute: () => root,
   path: "/rounds",
-  component: lazyRouteComponent(() => import("@/features/rounds/rounds-page"), "RoundsPage"),
+  component: lazyPage(() => import("@/features/rounds/rounds-page"), "RoundsPage"),
 });
 
 const round = createRoute({
   getParentRoute: () => root,
   path: "/rounds/$number",
   beforeLoad: ({ params }) => numbered(params.number),
-  component: lazyRouteComponent(() => import("@/features/rounds/round-page"), "RoundPage"),
+  component: lazyPage(() => import("@/features/rounds/round-page"), "RoundPage"),
 });
 
 const throughputFilters = (search: Record<string, unknown>): ThroughputFilters => ({
@@ -239,7 +237,7 @@ const throughputs = createRoute({
   getParentRoute: () => root,
   path: "/throughputs",
   validateSearch: throughputFilters,
-  component: lazyRouteComponent(() => import("@/features/throughputs/throughputs-page"), "ThroughputsPage"),
+  component: lazyPage(() => import("@/features/throughputs/throughputs-page"), "ThroughputsPage"),
 });
 
 const events = createRoute({
@@ -252,7 +250,7 @@ const events = createRoute({
     tenant: text(search.tenant),
     node: text(search.node),
   }),
-  component: lazyRouteComponent(() => import("@/features/events/events-page"), "EventsPage"),
+  component: lazyPage(() => import("@/features/events/events-page"), "EventsPage"),
 });
 
 const audit = createRoute({
@@ -271,27 +269,27 @@ const audit = createRoute({
     since: day(search.since),
     until: day(search.until),
   }),
-  component: lazyRouteComponent(() => import("@/features/audit/audit-page"), "AuditPage"),
+  component: lazyPage(() => import("@/features/audit/audit-page"), "AuditPage"),
 });
 
 const webhook = createRoute({
   getParentRoute: () => root,
   path: "/webhooks/$id",
-  component: lazyRouteComponent(() => import("@/features/webhooks/webhook-page"), "WebhookPage"),
+  component: lazyPage(() => import("@/features/webhooks/webhook-page"), "WebhookPage"),
 });
 
 const tokens = createRoute({
   getParentRoute: () => root,
   path: "/tokens",
   validateSearch: (search: Record<string, unknown>): { user?: string } => ({ user: text(search.user) }),
-  component: lazyRouteComponent(() => import("@/features/tokens/tokens-page"), "TokensPage"),
+  component: lazyPage(() => import("@/features/tokens/tokens-page"), "TokensPage"),
 });
 
 const account = createRoute({
   getParentRoute: () => root,
   path: "/account",
   validateSearch: (search: Record<string, unknown>): { confirm?: string } => ({ confirm: text(search.confirm) }),
-  component: lazyRouteComponent(() => import("@/features/account/account-page"), "AccountPage"),
+  component: lazyPage(() => import("@/features/account/account-page"), "AccountPage"),
 });
 
 export const router = createRouter({

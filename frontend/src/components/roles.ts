@@ -7,6 +7,11 @@ export function mayActFor(me: Me, tenant: string): boolean {
   return me.is_operator || me.tenants.some(({ name, role }) => name === tenant && role !== "viewer");
 }
 
+/** Whether the person may submit and change jobs of any tenant. */
+export function mayActAnywhere(me: Me): boolean {
+  return me.is_operator || me.tenants.some(({ role }) => role !== "viewer");
+}
+
 export function isAdminOf(me: Me, tenant: string): boolean {
   return me.is_operator || me.tenants.some(({ name, role }) => name === tenant && role === "admin");
 }

@@ -1,7 +1,7 @@
 /** What the tour shows to whom, and where on the page that is. */
 
 import type { Me } from "@/api/schema";
-import { mayActFor } from "@/components/roles";
+import { mayActAnywhere } from "@/components/roles";
 
 export interface Step {
   title: string;
@@ -15,10 +15,9 @@ export interface Step {
 /** Return the steps for a user, at most six; `hasSide`: whether the navigation stands beside the page. */
 export function stepsFor(me: Me, hasSide: boolean): Step[] {
   const isAdmin = !me.is_operator && me.tenants.some(({ role }) => role === "admin");
-  const maySubmit = me.is_operator || me.tenants.some(({ name }) => mayActFor(me, name));
   const steps = [
     ...(me.is_operator ? [NODES, VIRTUAL_CLUSTERS] : []),
-    ...(maySubmit ? [SUBMIT] : []),
+    ...(mayActAnywhere(me) ? [SUBMIT] : []),
     ...(me.is_operator ? [] : [OWN_GPUS]),
     QUEUE,
     ...(isAdmin ? [TENANTS] : []),

@@ -124,7 +124,7 @@ function WindowsPanel({ actions }: { actions?: ((window: MaintenanceWindow) => R
       className: styles.names,
       cell: ({ jobs, job_count: count }) => (
         <>
-          {count === 0 && <span className={muted}>none of yours</span>}
+          {count === 0 && <span className={muted}>{actions ? "none" : "none of yours"}</span>}
           <JobLinks ids={jobs.slice(0, NAMED).map(({ id }) => id)} />
           {count > NAMED && ` and ${count - NAMED} more`}
         </>

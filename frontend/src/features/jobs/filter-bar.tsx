@@ -6,7 +6,7 @@ import { failureClassesQuery } from "@/api/settings-queries";
 import { Filter, TypedSearch } from "@/components/filter";
 import { failureClass, words } from "@/components/format";
 import { filtersOf, isFiltered, JOB_STATES, type JobSearch, PERIODS, statesOf } from "@/components/job-search";
-import { mayActFor } from "@/components/roles";
+import { mayActAnywhere } from "@/components/roles";
 import { useSession } from "@/components/session";
 import { actionFilter, ActOnJobs } from "@/features/jobs/job-actions";
 import { LABEL } from "@/features/jobs/job-groups";
@@ -24,7 +24,7 @@ interface FilterBarProps {
 
 export function JobFilterBar({ search, onChange, onClear, children }: FilterBarProps) {
   const me = useSession();
-  const mayChange = me.is_operator || me.tenants.some(({ name }) => mayActFor(me, name));
+  const mayChange = mayActAnywhere(me);
   const counts = useQuery(jobCountsQuery({ ...filtersOf(search), state: undefined }));
   const tenants = useQuery(tenantsQuery);
   const clusters = useQuery(virtualClustersQuery);

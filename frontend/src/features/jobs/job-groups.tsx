@@ -5,7 +5,7 @@ import { answerOf, api, cursorOf } from "@/api/client";
 import type { JobGroup } from "@/api/schema";
 import { count, counted, moment } from "@/components/format";
 import { filtersOf, isFiltered, type JobSearch } from "@/components/job-search";
-import { mayActFor } from "@/components/roles";
+import { mayActAnywhere } from "@/components/roles";
 import { useSession } from "@/components/session";
 import { actionFilter, ActOnJobs } from "@/features/jobs/job-actions";
 import { UnfoldedJobs } from "@/features/jobs/job-list";
@@ -28,7 +28,7 @@ interface JobGroupsProps {
 /** The jobs of a search by what they have in common; each group unfolds to its jobs. */
 export function JobGroups({ search, by, columns }: JobGroupsProps) {
   const me = useSession();
-  const mayAct = me.is_operator || me.tenants.some(({ name }) => mayActFor(me, name));
+  const mayAct = mayActAnywhere(me);
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const filters = filtersOf(search);
   const query = useInfiniteQuery({

@@ -6,6 +6,8 @@ import { cursorOf } from "@/api/client";
 import { type JobOrder, jobsQuery } from "@/api/queries";
 import { counted } from "@/components/format";
 import { filtersOf, isFiltered, type JobSearch } from "@/components/job-search";
+import { mayActAnywhere } from "@/components/roles";
+import { useSession } from "@/components/session";
 import { ActOnJobs } from "@/features/jobs/job-actions";
 import { type ColumnName, JobTable, toggled } from "@/features/jobs/job-table";
 import { useNewest } from "@/live/live";
@@ -100,6 +102,7 @@ function Selection({ ids, onClear }: { ids: readonly number[]; onClear: () => vo
 }
 
 function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: (() => void) | undefined }) {
+  const maySubmit = mayActAnywhere(useSession());
   if (isFiltered) {
     return (
       <EmptyState
@@ -112,9 +115,11 @@ function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: (() =>
     <EmptyState
       title="No jobs yet"
       action={
-        <Link to="/submit" className={buttonClass("primary")}>
-          Submit a job
-        </Link>
+        maySubmit && (
+          <Link to="/submit" className={buttonClass("primary")}>
+            Submit a job
+          </Link>
+        )
       }
     >
       Submitted jobs appear here with their state, reason and run time.
