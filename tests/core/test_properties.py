@@ -123,7 +123,7 @@ def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
     for action in plan.actions:
         if action.kind in (ActionKind.STOP, ActionKind.MOVE) and action.cause == "preempted":
             assert action.allocation is not None
-            if "promised" in action.message:
+            if "no longer available" in action.message:
                 assert running[action.allocation].phase == "planned"
                 continue
             if "is reserved for" in action.message:

@@ -217,7 +217,10 @@ def undisturbed_weights(job: TrainingJob, seed: int, folder: Path) -> str:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     script, *options = job.command(FIXED_WORLD, seed, is_paced=False).split()
+    # Nothing else, as in a job: what a machine sets for OpenBLAS changes the last digits.
     place = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT / "platform"),
         "ALLOT_ATTEMPT": "1",
         "ALLOT_CHECKPOINT_DIR": str(folder),
@@ -230,7 +233,7 @@ def undisturbed_weights(job: TrainingJob, seed: int, folder: Path) -> str:
     ranks = [
         subprocess.Popen(
             [sys.executable, str(ROOT / "examples" / script), *options],
-            env={**os.environ, **place, "RANK": str(rank)},
+            env={**place, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

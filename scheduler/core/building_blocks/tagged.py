@@ -26,9 +26,7 @@ from scheduler.core.fitting.storage import merged
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Locality, Reason, Tier
 from scheduler.core.model.snapshot import DOWNGRADE, Job, JobId, Node, NodeId
-from scheduler.core.model.tag_constraints import CLUSTER, NODE, RACK, TagConstraint
-
-_WITHIN = {NODE: "on its node", RACK: "in its rack", CLUSTER: "in the cluster"}
+from scheduler.core.model.tag_constraints import CLUSTER, NODE, RACK, TagConstraint, in_words
 
 
 def place_tagged(
@@ -364,17 +362,6 @@ _HINT = (
     "It starts when those leave that it must not be near, or those come that it must be near. A constraint"
     " with a `weight` is a wish, for which no job waits."
 )
-
-
-def in_words(constraint: TagConstraint) -> str:
-    """Return 'at most 2 others with tag "web" on its node'."""
-    least, most = constraint.least, constraint.most
-    if most is None or not least:
-        count = f"at least {least}" if most is None else f"at most {most}" if most else "no"
-    else:
-        count = f"{least} to {most}"
-    others = "other" if (least if most is None else most) == 1 else "others"
-    return f'{count} {others} with tag "{constraint.tag}" {_WITHIN[constraint.scope]}'
 
 
 def _reason(

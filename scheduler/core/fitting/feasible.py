@@ -12,6 +12,7 @@ from dataclasses import replace
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.world import World
+from scheduler.core.fitting.apart import misfit_apart
 from scheduler.core.fitting.candidates import (
     allowed_nodes,
     bindable_nodes,
@@ -19,7 +20,7 @@ from scheduler.core.fitting.candidates import (
     models_on_candidates,
 )
 from scheduler.core.fitting.cell_room import misfit_in_cells
-from scheduler.core.fitting.cluster import Cluster, Fleet
+from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import (
     Demand,
     all_sizes_of,
@@ -29,11 +30,11 @@ from scheduler.core.fitting.demand import (
     models_of,
     shape_in,
 )
+from scheduler.core.fitting.idle_fleet import misfit_on_idle
 from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
-from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.quotas import Quota, exceeds_quota, quotas_of
-from scheduler.core.fitting.reading import exceeds_bandwidth
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
@@ -75,6 +76,8 @@ class Feasibility:
         #: (what is owned, or None for opportunistic; shape) of jobs that fit: most jobs are alike.
         self._sound: set[object] = set()
         self._misfits: dict[object, tuple[int, Reason] | None] = {}
+        #: By shape, tags and constraints: why its replicas cannot be as far apart as they must.
+        self._apart_known: dict[object, Reason | None] = {}
 
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
@@ -87,6 +90,8 @@ class Feasibility:
             reason = reason or self._pinned(job) or self._guarantee(job) or self._room(job)
             if reason is None:
                 self._sound.add(kind)
+        if reason is None and job.constraints:
+            reason = self._apart(job, kind[1])
         return reason or self._quota(job, kind[1])
 
     def _what_is_owned(self, vc: VirtualCluster) -> Hashable:
@@ -341,7 +346,7 @@ class Feasibility:
                 continue
             key = (demand.needs, demand.ranks, model)
             if key not in self._misfits:
-                self._misfits[key] = self._misfit(job, demand, model)
+                self._misfits[key] = misfit_on_idle(job, demand, model, self.cluster, self._idle(model))
             found = self._misfits[key] or self._misfit_in_cells(job, demand, model)
             found = found or self._misfit_on_candidates(job, demand, model)
             if found is None:
@@ -351,6 +356,12 @@ class Feasibility:
         if closest and closest[1].code == "exceeds_node_resources" and job.is_without_gpus:
             return misfit_on_nodes(demand, self.cluster) or closest[1]
         return closest[1] if closest else None
+
+    def _apart(self, job: Job, shape: Hashable) -> Reason | None:
+        key = (shape, job.tags, job.constraints)
+        if key not in self._apart_known:
+            self._apart_known[key] = misfit_apart(job, self.cluster)
+        return self._apart_known[key]
 
     def _misfit_on_candidates(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return the same for the user's candidate nodes, where the gang fits otherwise."""
@@ -399,66 +410,6 @@ class Feasibility:
             self._misfits[key] = (5, reason) if reason else None
         return self._misfits[key]
 
-    def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
-        """Return how close a gang comes to fitting on an idle fleet, and why it does not; None if it fits."""
-        kind = f"with {model}" if model else "without GPUs"
-        fleet, layer = self.cluster.fleets[model], self._idle(model)
-        widest, largest = demand.ranks[-1], max(need.gpus for need in demand.needs)
-        if demand.gpus > layer.gpus:
-            return 0, Reason(
-                code="exceeds_cluster",
-                tier=Tier.NEVER,
-                message=f"The cluster has {wording.gpus(layer.gpus, [model])} in all;"
-                f" this job needs {demand.gpus}.",
-                needed=demand.gpus,
-                available=layer.gpus,
-                hint=f"Ask for at most {wording.gpus(layer.gpus, [model])}.",
-            )
-        if largest > fleet.largest_node:
-            return 1, Reason(
-                code="exceeds_node",
-                tier=Tier.NEVER,
-                message=f"A node has at most {wording.gpus(fleet.largest_node, [model])};"
-                f" one replica of this job needs {largest}, and a replica cannot span nodes.",
-                needed=largest,
-                available=fleet.largest_node,
-                hint=f"Split the task into replicas of at most {wording.gpus(fleet.largest_node)} each.",
-            )
-        for need in demand.needs:
-            if reason := exceeds_bandwidth(need, fleet):
-                return 2, reason
-            if not any(layer.holds(node, (need,)) for node in range(len(fleet.nodes))):
-                return 2, Reason(
-                    code="exceeds_node_resources",
-                    tier=Tier.NEVER,
-                    message=f"No node {kind} has {wording.processors(need.cpus, need.memory_bytes)}"
-                    f" for one replica of {wording.gpus(need.gpus)}.",
-                    hint="Ask for fewer CPUs or less memory per replica.",
-                )
-        if reason := _exceeds_gpu_memory(demand, fleet, model):
-            return 2, reason
-        if locate(layer, fleet, demand, widest, self.cluster.node_rank) is not None:
-            return None
-        if locate(layer, fleet, demand, len(self.cluster.levels), self.cluster.node_rank) is not None:
-            assert job.topology is not None
-            level = job.topology.level
-            return 4, Reason(
-                code="exceeds_topology_level",
-                tier=Tier.NEVER,
-                message=f"No single {level} can hold the whole gang of {wording.gpus(demand.gpus, [model])}.",
-                needed=demand.gpus,
-                hint=f"Make the topology level {level} preferred instead of required, or choose a wider one.",
-            )
-        return 3, Reason(
-            code="exceeds_packing",
-            tier=Tier.NEVER,
-            message=f"The {len(demand.needs)} replicas do not fit onto the {len(fleet.nodes)} nodes"
-            f" {kind}, even if all of them were idle.",
-            needed=demand.gpus,
-            available=layer.gpus,
-            hint="Use smaller replicas, or fewer of them.",
-        )
-
     def _idle(self, model: str) -> Layer:
         """Return what the fleet would offer if all of it were healthy and idle."""
         if model not in self._empty:
@@ -482,17 +433,3 @@ def _is_part(task: Task) -> bool:
 def _nearness(misfit: tuple[int, Reason]) -> tuple[int, int]:
     stage, reason = misfit
     return stage, reason.available or 0
-
-
-def _exceeds_gpu_memory(demand: Demand, fleet: Fleet, model: str) -> Reason | None:
-    largest = max([max(sizes, default=0) for sizes in fleet.gpu_memory], default=0)
-    needed = max([need.part.memory_bytes for need in demand.needs if need.part is not None], default=0)
-    if not 0 < largest < needed:
-        return None
-    return Reason(
-        code="exceeds_gpu_memory",
-        tier=Tier.NEVER,
-        message=f"A GPU of model {model} has {wording.gibibytes(largest)} of memory;"
-        f" one replica of this job needs {wording.gibibytes(needed)} of it.",
-        hint="Ask for less `gpu_memory`, or for another model.",
-    )

@@ -52,3 +52,18 @@ class ReasonCode:
     #: `{largest}` stands for the number of the task with the most GPUs a replica, `{names}` for the list of
     #: nodes that the job gives.
     field: str = ""
+
+
+def never(code: str, meaning: str, blocking: str = "", *, field: str = "") -> ReasonCode:
+    """Return the code of a job that can never run."""
+    return ReasonCode(code, (Tier.NEVER,), Cause.OTHER, meaning, blocking, field)
+
+
+def order(code: str, meaning: str, blocking: str = "") -> ReasonCode:
+    """Return the code of a job that waits since others come first."""
+    return ReasonCode(code, (Tier.ORDER,), Cause.ORDER, meaning, blocking)
+
+
+def waits(code: str, tier: Tier, cause: Cause, meaning: str, blocking: str = "") -> ReasonCode:
+    """Return the code of a job that waits for something else."""
+    return ReasonCode(code, (tier,), cause, meaning, blocking)

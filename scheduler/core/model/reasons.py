@@ -8,156 +8,148 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.model.reason_kinds import Cause, ReasonCode, Tier
-
-
-def _never(code: str, meaning: str, blocking: str = "", *, field: str = "") -> ReasonCode:
-    return ReasonCode(code, (Tier.NEVER,), Cause.OTHER, meaning, blocking, field)
-
-
-def _order(code: str, meaning: str, blocking: str = "") -> ReasonCode:
-    return ReasonCode(code, (Tier.ORDER,), Cause.ORDER, meaning, blocking)
-
-
-def _waits(code: str, tier: Tier, cause: Cause, meaning: str, blocking: str = "") -> ReasonCode:
-    return ReasonCode(code, (tier,), cause, meaning, blocking)
-
+from scheduler.core.model.reason_kinds import Cause, ReasonCode, Tier, never, order, waits
 
 _DECLARED = (
-    _never("unknown_virtual_cluster", "its virtual cluster does not exist", "`virtual_cluster`"),
-    _never(
-        "not_a_member", "its tenant is not a member of the virtual cluster", "`virtual_cluster`, `tenant`"
-    ),
-    _never(
+    never("unknown_virtual_cluster", "its virtual cluster does not exist", "`virtual_cluster`"),
+    never("not_a_member", "its tenant is not a member of the virtual cluster", "`virtual_cluster`, `tenant`"),
+    never(
         "no_gpus_requested",
         "a task without replicas, or a replica that has no GPU and states neither CPUs nor memory",
     ),
-    _never("unknown_topology_level", "this cluster does not have the topology level"),
-    _never("elastic_range_wrong", "the elastic range does not fit the gang"),
-    _never("unknown_gpu_model", "the cluster has no GPU model that it accepts", "`gpu_models`"),
-    _never(
+    never("unknown_topology_level", "this cluster does not have the topology level"),
+    never("elastic_range_wrong", "the elastic range does not fit the gang"),
+    never("unknown_gpu_model", "the cluster has no GPU model that it accepts", "`gpu_models`"),
+    never(
         "no_containers", "it names an image, and no node that it could use runs containers", "`gpu_models`"
     ),
-    _never("exceeds_quota", "larger than the quota of its tenant", "`tenant`, `quota`"),
-    _never(
+    never("exceeds_quota", "larger than the quota of its tenant", "`tenant`, `quota`"),
+    never(
         "exceeds_quota_resources",
         "it requests more CPUs or memory than the quota of its tenant",
         "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`",
         field="tasks.{largest}.resources",
     ),
-    _never(
+    never(
         "exceeds_user_quota",
         "larger than the limit that an admin of its tenant set for its user",
         "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`",
         field="tasks.{largest}.resources",
     ),
-    _never(
+    never(
         "exceeds_guarantee",
         "guaranteed, and larger than the virtual cluster's guarantee",
         "`virtual_cluster`",
     ),
-    _never("exceeds_cluster", "larger than all GPUs of the model"),
-    _never("exceeds_node", "a replica is larger than any node", field="tasks.{largest}.resources.gpu"),
-    _never(
+    never("exceeds_cluster", "larger than all GPUs of the model"),
+    never("exceeds_node", "a replica is larger than any node", field="tasks.{largest}.resources.gpu"),
+    never(
         "exceeds_gpu_memory",
         "a replica's part of a GPU needs more memory than a device of any model that it accepts has",
         field="tasks.{largest}.resources.gpu_memory",
     ),
-    _never("part_wrong", "a part of more than one GPU, or a limit below the part"),
-    _never(
+    never("part_wrong", "a part of more than one GPU, or a limit below the part"),
+    never(
         "sharing_off",
         "it asks for parts of GPUs, and its virtual cluster never shares one",
         "`virtual_cluster`",
     ),
-    _never(
+    never(
         "no_parts_of_instances",
         "it asks for parts of GPUs that are instances of divided GPUs (MIG) already",
         "`gpu_models`",
     ),
-    _never(
+    never(
         "no_parts_in_cells",
         "a guaranteed job asks for parts of GPUs that are guaranteed by cells",
         "`virtual_cluster`",
     ),
-    _never(
+    never(
         "no_cpu_tasks_in_cells",
         "a guaranteed job has tasks without GPUs, and other tasks with GPUs that are guaranteed by cells",
         "`virtual_cluster`",
     ),
-    _never(
+    never(
         "exceeds_node_resources",
         "a replica needs more CPUs or memory than any node has",
         field="tasks.{largest}.resources",
     ),
-    _never("exceeds_storage_bandwidth", "a replica reads faster than any storage", field="data.bandwidth"),
-    _never(
+    never("exceeds_storage_bandwidth", "a replica reads faster than any storage", field="data.bandwidth"),
+    never(
         "exceeds_topology_level",
         "larger than every group of the topology level that it requires",
         field="topology",
     ),
-    _never("exceeds_packing", "its replicas do not fit onto the nodes even when all are idle"),
-    _never(
+    never("exceeds_packing", "its replicas do not fit onto the nodes even when all are idle"),
+    never(
+        "exceeds_constraint",
+        "a required constraint on a tag that it has itself keeps its replicas farther apart than "
+        "the nodes allow, even when all are idle",
+        "`tag`, `scope`",
+        field="constraints",
+    ),
+    never(
         "exceeds_cells",
         "guaranteed, and too large for the virtual cluster's cells even when all are idle: a "
         "replica must fit into one cell, with the cell's share of CPUs and memory",
         "`virtual_cluster`",
     ),
-    _never(
+    never(
         "unknown_pinned_cell",
         "guaranteed, and its virtual cluster has no pinned cell with this name, or none of a "
         "model it accepts",
         "`virtual_cluster`, `pinned_cell`",
         field="pinned_cell",
     ),
-    _never(
+    never(
         "exceeds_candidates",
         "it does not fit onto the nodes that it names, or into cells of its virtual cluster "
         "there, even when all are idle; the hint names nodes that would fit",
         "`nodes`, `avoid` (names)",
         field="nodes.{names}",
     ),
-    _never(
+    never(
         "dependency_never",
         "a job that it waits for ended in another state, and its specification has `on_unmet: wait`",
         "`jobs`",
     ),
-    _waits("held", Tier.HELD, Cause.OTHER, "put on hold by a member"),
-    _waits(
+    waits("held", Tier.HELD, Cause.OTHER, "put on hold by a member"),
+    waits(
         "dependency",
         Tier.HELD,
         Cause.OTHER,
         "it waits until other jobs succeed, end, fail or start (`after` in its specification)",
         "`jobs`",
     ),
-    _waits(
+    waits(
         "array_limit",
         Tier.HELD,
         Cause.OTHER,
         "the maximum number of tasks of its array (`array.at_most`) run or are ahead of it",
         "`array`",
     ),
-    _waits(
+    waits(
         "singleton",
         Tier.HELD,
         Cause.OTHER,
         "an earlier job of its name and user has not ended (`singleton`)",
         "`jobs`",
     ),
-    _waits(
+    waits(
         "begins_later",
         Tier.HELD,
         Cause.OTHER,
         "its specification has an earliest start (`begin`)",
         "`eligible_at` (Unix seconds)",
     ),
-    _waits(
+    waits(
         "backoff",
         Tier.HELD,
         Cause.OTHER,
         "it failed, and is not tried again before `eligible_at`",
         "`eligible_at`",
     ),
-    _waits(
+    waits(
         "preempted_early",
         Tier.HELD,
         Cause.RECLAIM,
@@ -165,38 +157,38 @@ _DECLARED = (
         "backs off ([limits-on-preemption.md](limits-on-preemption.md))",
         "`may_borrow_at` (Unix seconds)",
     ),
-    _waits("cancelling", Tier.HELD, Cause.OTHER, "it is being cancelled"),
-    _waits("time_limit", Tier.HELD, Cause.OTHER, "it reached its time limit and is being stopped"),
-    _waits("policy_failed", Tier.HELD, Cause.OTHER, "the policy or placer of its view failed in this round"),
-    _waits(
+    waits("cancelling", Tier.HELD, Cause.OTHER, "it is being cancelled"),
+    waits("time_limit", Tier.HELD, Cause.OTHER, "it reached its time limit and is being stopped"),
+    waits("policy_failed", Tier.HELD, Cause.OTHER, "the policy or placer of its view failed in this round"),
+    waits(
         "quota",
         Tier.QUOTA,
         Cause.QUOTA,
         "its tenant's quota is used by, or reserved for, jobs ahead of it",
         "`tenant`, `quota`",
     ),
-    _waits(
+    waits(
         "quota_resources",
         Tier.QUOTA,
         Cause.QUOTA,
         "its tenant's quota of CPUs or memory is used by, or reserved for, jobs ahead of it",
         "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`, `held`",
     ),
-    _waits(
+    waits(
         "user_quota",
         Tier.QUOTA,
         Cause.QUOTA,
         "the user's limit in the tenant is used by, or reserved for, the user's jobs ahead of it",
         "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`, `held`",
     ),
-    _waits(
+    waits(
         "user_budget_spent",
         Tier.QUOTA,
         Cause.QUOTA,
         "its user's budget in the tenant is used up, and an admin lets no more start until the next period",
         "`tenant`, `user`, `renewed_at` (Unix seconds)",
     ),
-    _waits(
+    waits(
         "budget_spent",
         Tier.QUOTA,
         Cause.QUOTA,
@@ -204,21 +196,21 @@ _DECLARED = (
         "tenant until the next period ([notifications.md](notifications.md#budgets))",
         "`tenant`, `renewed_at` (Unix seconds)",
     ),
-    _waits(
+    waits(
         "vc_guarantee_in_use",
         Tier.GUARANTEE,
         Cause.ORDER,
         "the rest of the guarantee is smaller than the job",
         "`virtual_cluster`",
     ),
-    _waits(
+    waits(
         "guarantee_lent",
         Tier.GUARANTEE,
         Cause.LENT,
         "its virtual cluster lends GPUs that it could use: names borrower and end ([market.md](market.md))",
         "`virtual_cluster`, `loans`, `until` (Unix seconds)",
     ),
-    _waits(
+    waits(
         "guarantee_gone",
         Tier.GUARANTEE,
         Cause.LENT,
@@ -226,7 +218,7 @@ _DECLARED = (
         "too large for the present one; it waits as an opportunistic job until it fits",
         "`virtual_cluster`",
     ),
-    _waits(
+    waits(
         "held_by_lapsed",
         Tier.GUARANTEE,
         Cause.RECLAIM,
@@ -242,7 +234,7 @@ _DECLARED = (
         "its GPUs were claimed in this round",
         "`jobs`",
     ),
-    _waits(
+    waits(
         "guarantee_short",
         Tier.CAPACITY,
         Cause.HARDWARE,
@@ -250,7 +242,7 @@ _DECLARED = (
         "nodes (with cells, only those for which the virtual cluster lacks other cells)",
         "`nodes` (names)",
     ),
-    _waits(
+    waits(
         "reclaim_later",
         Tier.CAPACITY,
         Cause.RECLAIM,
@@ -258,40 +250,40 @@ _DECLARED = (
         "recently to be preempted",
         "`jobs`",
     ),
-    _waits(
+    waits(
         "node_returns",
         Tier.CAPACITY,
         Cause.HARDWARE,
         "it was stopped in this round because a node under it goes back to its serving pool",
     ),
-    _waits(
+    waits(
         "prediction_failed",
         Tier.CAPACITY,
         Cause.RECLAIM,
         "opportunistic, and it was stopped in this round because the jobs on its node use more "
         "CPUs or memory than predicted ([overcommitment.md](overcommitment.md))",
     ),
-    _waits("no_idle_gpus", Tier.CAPACITY, Cause.OTHER, "opportunistic, and too few GPUs are idle"),
-    _waits(
+    waits("no_idle_gpus", Tier.CAPACITY, Cause.OTHER, "opportunistic, and too few GPUs are idle"),
+    waits(
         "promise_lost",
         Tier.CAPACITY,
         Cause.RECLAIM,
         "the GPUs reserved for it broke, or were not released",
     ),
-    _waits(
+    waits(
         "no_part_left",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
         "no GPU has room for its part: in compute, in device memory, or for the CPUs and memory of the node",
     ),
-    _waits(
+    waits(
         "sharing_label",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
         "a GPU has room for its part, but a sharing label of this job or of a job there forbids it",
         "`label`",
     ),
-    _waits(
+    waits(
         "fragmented",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
@@ -299,14 +291,14 @@ _DECLARED = (
         "nodes for which no other cells are available",
         "`nodes` (names)",
     ),
-    _waits(
+    waits(
         "port_in_use",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
         "another job listens at its fixed port (`ports` with a number) on the nodes that have room for it",
         "`jobs`, `nodes` (names)",
     ),
-    _waits(
+    waits(
         "candidate_nodes",
         Tier.CAPACITY,
         Cause.FRAGMENTATION,
@@ -322,25 +314,23 @@ _DECLARED = (
         "([reservations.md](reservations.md))",
         "`reservations` (names), `starts_at`, `until` (Unix seconds, of the first)",
     ),
-    _waits(
-        "node_resources", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with enough GPUs lack CPUs or memory"
-    ),
-    _waits("storage_bandwidth", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with room lack storage bandwidth"),
-    _waits(
+    waits("node_resources", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with enough GPUs lack CPUs or memory"),
+    waits("storage_bandwidth", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with room lack storage bandwidth"),
+    waits(
         "no_model_runs_it",
         Tier.CAPACITY,
         Cause.OTHER,
         "`allox`, `gavel`, `shockwave`, `themis`: its throughput is 0 on every GPU model here that it"
         " accepts",
     ),
-    _waits(
+    waits(
         "topology",
         Tier.TOPOLOGY,
         Cause.FRAGMENTATION,
         "enough GPUs, but not inside one group of the level it requires",
         "`level`",
     ),
-    _waits(
+    waits(
         "tag_constraint",
         Tier.TOPOLOGY,
         Cause.FRAGMENTATION,
@@ -348,20 +338,20 @@ _DECLARED = (
         "a job there ([placers.md](placers.md#constraints-between-tags))",
         "`tag`, `scope`, `jobs`; `tags` where it is no single one",
     ),
-    _waits(
+    waits(
         "waits_for_locality",
         Tier.TOPOLOGY,
         Cause.FRAGMENTATION,
         "placer `delay`: it waits for GPUs that are closer together before it accepts others",
         "`locality`, `until` (Unix seconds)",
     ),
-    _order(
+    order(
         "first_in_line",
         "the head of its queue; it starts by `starts_by` at the latest, according to the time "
         "limits of the running jobs",
         "`starts_by`",
     ),
-    _order(
+    order(
         "longest_wait",
         "it has waited longer than the longest wait of its virtual cluster, and GPUs are "
         "reserved for it: it starts when `jobs` have ended, by `starts_by` at the latest if all "
@@ -369,123 +359,121 @@ _DECLARED = (
         "([limits-on-preemption.md](limits-on-preemption.md#long-waits))",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
-    _order(
+    order(
         "behind_longest_wait",
         "GPUs that it could use are reserved for a job that has waited too long, or that job "
         "goes first; `starts_by` is the start of that job",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
-    _order(
+    order(
         "behind_own",
         "its user has more similar jobs ahead of it than could start at once",
     ),
-    _order("behind_head", "it fits, but starting it could delay the job at the head", "`jobs`"),
-    _order("shorter_first", "`sjf`, `pai`: jobs expected to run for a shorter time go first"),
-    _order(
-        "model_reserved", "`pai`: a GPU model that it accepts is reserved for larger jobs", "`gpu_models`"
-    ),
-    _order("less_service_first", "`qssf`, `lucid`: jobs expected to need less GPU time go first"),
-    _order(
+    order("behind_head", "it fits, but starting it could delay the job at the head", "`jobs`"),
+    order("shorter_first", "`sjf`, `pai`: jobs expected to run for a shorter time go first"),
+    order("model_reserved", "`pai`: a GPU model that it accepts is reserved for larger jobs", "`gpu_models`"),
+    order("less_service_first", "`qssf`, `lucid`: jobs expected to need less GPU time go first"),
+    order(
         "waits_for_profiler",
         "`lucid`: it waits for the profiler, and jobs with fewer GPUs, or earlier ones, go first",
         "`gpus`",
     ),
-    _order(
+    order(
         "kept_for_profiling",
         "`lucid`: GPUs that it could have are kept for new jobs, which are profiled there",
         "`gpus`",
     ),
-    _order("profiled", "`lucid`: its time in the profiler is over, and it waits in the queue"),
-    _order("earlier_first", "`iadeep`: higher priorities, and jobs that came earlier, go before it"),
-    _order(
+    order("profiled", "`lucid`: its time in the profiler is over, and it waits in the queue"),
+    order("earlier_first", "`iadeep`: higher priorities, and jobs that came earlier, go before it"),
+    order(
         "higher_priority_first",
         "`priority`, `orion`, `slaq`: higher priorities, and earlier jobs of its own, go before it",
     ),
-    _order(
+    order(
         "less_service_left_first", "`muri`: jobs, or groups that share GPUs, with less GPU time left go first"
     ),
-    _order("less_service_had_first", "`muri` without durations: those that had less GPU time go first"),
-    _order(
+    order("less_service_had_first", "`muri` without durations: those that had less GPU time go first"),
+    order(
         "less_left_first", "`srtf`, `aryl`: jobs with less time left go first, or preemption would not pay"
     ),
-    _order("less_served_first", "`las`: jobs that received fewer GPU-seconds go first"),
-    _order("queue_of_service", "`tiresias`: jobs of earlier queues, and earlier ones of its own, go first"),
-    _order(
+    order("less_served_first", "`las`: jobs that received fewer GPU-seconds go first"),
+    order("queue_of_service", "`tiresias`: jobs of earlier queues, and earlier ones of its own, go first"),
+    order(
         "dominant_share", "`drf`: tenants with a smaller dominant share for their weight go first", "`tenant`"
     ),
-    _order("fair_share", "`fair`: tenants that had fewer GPUs for their weight go first", "`tenant`"),
-    _order(
+    order("fair_share", "`fair`: tenants that had fewer GPUs for their weight go first", "`tenant`"),
+    order(
         "planned_later",
         "`allox`: in the plan with the earliest mean end, others go first, maybe on a model that is busy now",
         "`gpu_model`",
     ),
-    _order(
+    order(
         "less_progress_first",
         "`allox`: tenants that make less progress for their weight go first",
         "`tenant`",
     ),
-    _order(
+    order(
         "behind_target_first",
         "`gavel`, `gandiva_fair`: others are further behind their target share of GPU time in this lease;"
         " without a target it gets idle GPUs only",
         "`targets` (share by model)",
     ),
-    _order(
+    order(
         "later_round",
         "`shockwave`: its rounds in the plan come later, or its GPUs in the plan are not free yet",
     ),
-    _order(
+    order(
         "no_round_yet",
         "`shockwave`: others gain more from the coming rounds; the later it is, the more it counts",
     ),
-    _order("later_slice", "`gandiva`: jobs take turns, and others run in this time slice"),
-    _order("less_goodput", "`sia`: others make more progress with the GPUs in this round of the policy"),
-    _order(
+    order("later_slice", "`gandiva`: jobs take turns, and others run in this time slice"),
+    order("less_goodput", "`sia`: others make more progress with the GPUs in this round of the policy"),
+    order(
         "tiers",
         "`singularity`: higher tiers, and jobs further below the fraction of their demand that is"
         " guaranteed to them, go first",
         "`tier`, `fraction` (received lately, 0 to 1), `guaranteed` (0 to 1)",
     ),
-    _order(
+    order(
         "outbid",
         "`themis`: it bid in the last auction, and the bids of others were worth more together",
         "`rho` (without), `rho_bid` (with its best row), `rank` and `apps` (how many want GPUs)",
     ),
-    _order(
+    order(
         "outside_auction",
         "`themis`: others were worse off at the last auction, or it fits on nothing that was on offer",
         "`rho`, `rank`, `apps`",
     ),
-    _order(
+    order(
         "next_cycle",
         "`pollux`, `sia`: other jobs make more progress with the GPUs now; all jobs are considered again in"
         " the next cycle",
     ),
-    _order(
+    order(
         "fewest_first",
         "`optimus`: jobs ahead of it have their minimum of GPUs, and no more are free",
     ),
-    _order(
+    order(
         "leased",
         "`themis`: the GPUs are leased to others",
         "`until` (Unix seconds), when the next lease ends",
     ),
-    _order(
+    order(
         "minimum_run",
         "it would use GPUs of jobs that have not yet reached the minimum run time before "
         "preemption of their virtual cluster",
         "`jobs`, `until` (Unix seconds)",
     ),
-    _order(
+    order(
         "preemption_budget",
         "the round would have to preempt more jobs than the limit per round allows",
         "`preemptions_per_round`",
     ),
-    _order("not_chosen", "it fits, but the policy of its view chose other jobs"),
-    _waits(
+    order("not_chosen", "it fits, but the policy of its view chose other jobs"),
+    waits(
         "stopping", Tier.PREPARING, Cause.RECLAIM, "its previous attempt has not ended yet", "`allocations`"
     ),
-    _waits(
+    waits(
         "waiting_for_release",
         Tier.PREPARING,
         Cause.RECLAIM,

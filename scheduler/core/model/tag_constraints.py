@@ -7,6 +7,7 @@ from dataclasses import dataclass
 #: Where the others are counted, the narrowest first. CLUSTER is the whole platform.
 NODE, RACK, CLUSTER = "node", "rack", "cluster"
 SCOPES = (NODE, RACK, CLUSTER)
+_WITHIN = {NODE: "on its node", RACK: "in its rack", CLUSTER: "in the cluster"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,14 @@ class TagConstraint:
         if seen < self.least:
             return (self.least - seen) / self.least
         return 0.0 if self.most is None else max(0, seen - self.most) / max(1, self.most)
+
+
+def in_words(constraint: TagConstraint) -> str:
+    """Return 'at most 2 others with tag "web" on its node'."""
+    least, most = constraint.least, constraint.most
+    if most is None or not least:
+        count = f"at least {least}" if most is None else f"at most {most}" if most else "no"
+    else:
+        count = f"{least} to {most}"
+    others = "other" if (least if most is None else most) == 1 else "others"
+    return f'{count} {others} with tag "{constraint.tag}" {_WITHIN[constraint.scope]}'

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.core.building_blocks.policy import Tagged, View
-from scheduler.core.building_blocks.tagged import in_words
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Decision, Placement, Reason, Tier
 from scheduler.core.model.snapshot import GpuId, Job, JobId, Node, NodeId
-from scheduler.core.model.tag_constraints import NODE, RACK, TagConstraint
+from scheduler.core.model.tag_constraints import NODE, RACK, TagConstraint, in_words
 from scheduler.core.round.facts import Facts
 
 Nodes = Mapping[NodeId, int]

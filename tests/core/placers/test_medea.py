@@ -41,9 +41,15 @@ def test_replicas_that_must_be_apart_are_on_nodes_of_their_own(placer: str) -> N
     plan = decide(world(placer, [service(1, "web", on=[ALONE], replicas=5), make_job(2, 4)]))
     assert set(nodes_in(plan)) == {2}, "GPUs that it cannot use are others'"
     [reason] = plan.reasons[JobId(1)]
+    assert (reason.code, reason.tier) == ("exceeds_constraint", Tier.NEVER)
+    other = service(3, "web")
+    plan = decide(
+        world(placer, [service(1, "web", on=[ALONE], replicas=4), other], [make_running(other, [100])])
+    )
+    [reason] = plan.reasons[JobId(1)]
     assert (reason.code, reason.tier) == ("tag_constraint", Tier.TOPOLOGY)
     assert reason.message == (
-        'Only 4 of its 5 replicas can be placed with no others with tag "web" on its node, as it must.'
+        'Only 3 of its 4 replicas can be placed with no others with tag "web" on its node, as it must.'
     )
     assert reason.blocking == {"tag": "web", "scope": "node"}
 

@@ -12,6 +12,7 @@ from scheduler.core.fitting.feasible import never_fits
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, Topology
+from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.model.wording import instant
 from scheduler.core.round.decide import decide
 from tests.builders import (
@@ -167,6 +168,23 @@ class TestNever:
                 "exceeds_packing",
                 "The 3 replicas do not fit onto the 2 nodes with P100, even if all of them were idle.",
                 "Use smaller replicas, or fewer of them.",
+            ),
+            (
+                make_job(
+                    1,
+                    replicas=6,
+                    gpu_models=("P100",),
+                    tags=("web",),
+                    constraints=(
+                        TagConstraint(tag="web", most=0, weight=1.0),
+                        TagConstraint(tag="web", most=1),
+                    ),
+                ),
+                "exceeds_constraint",
+                'At most 4 of its 6 replicas can be placed with at most 1 other with tag "web" on its'
+                " node, even if all nodes were idle.",
+                "Use at most 4 replicas, allow more others by `max`, or give the constraint a `weight`:"
+                " then no job waits for it.",
             ),
         ],
         ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",
