@@ -40,7 +40,7 @@ describe("the secrets of a tenant", () => {
     expect(await screen.findByText("No secrets")).toBeTruthy();
 
     await user.click(screen.getByRole("button", { name: "Set a secret" }));
-    const dialog = screen.getByRole("dialog", { name: "Set a secret" });
+    const dialog = await screen.findByRole("dialog", { name: "Set a secret" });
     await user.type(within(dialog).getByRole("textbox", { name: "Name" }), "HF_TOKEN");
     await user.type(within(dialog).getByRole("textbox", { name: "Value" }), "hf_123");
     await user.click(within(dialog).getByRole("button", { name: "Set" }));
@@ -63,7 +63,7 @@ describe("the secrets of a tenant", () => {
     );
     const { user } = await renderPage(Panel);
     await user.click(await screen.findByRole("button", { name: "Set a secret" }));
-    await user.type(screen.getByRole("textbox", { name: "Name" }), "PATH");
+    await user.type(await screen.findByRole("textbox", { name: "Name" }), "PATH");
     await user.type(screen.getByRole("textbox", { name: "Value" }), "x");
     await user.click(screen.getByRole("button", { name: "Set" }));
     expect(await screen.findByText("is reserved")).toBeTruthy();

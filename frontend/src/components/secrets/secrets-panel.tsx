@@ -3,18 +3,18 @@ import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import type { Secret } from "@/api/schema";
-import { deleteSecret, secretsQuery, setSecret, type SecretOwner } from "@/api/secret-queries";
+import { deleteSecret, secretsQuery, type SecretOwner } from "@/api/secret-queries";
 import { ago } from "@/components/format";
 import { useNow } from "@/components/now";
-import { useSentForm } from "@/components/sent-form";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { Confirm } from "@/ui/confirm";
-import { FormDialog } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";
-import { Field, TextArea, TextField } from "@/ui/field";
 import { oneLine, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
+
+const SetSecret = onDemand(async () => (await import("@/components/secrets/secret-dialog")).SetSecret);
 
 interface SecretsPanelProps {
   owner: SecretOwner;
@@ -78,32 +78,6 @@ export function SecretsPanel({ owner, mayChange }: SecretsPanelProps) {
       {setting && <SetSecret owner={owner} onClose={() => setSetting(false)} />}
       {deleting && <DeleteSecret owner={owner} secret={deleting} onClose={() => setDeleting(null)} />}
     </Panel>
-  );
-}
-
-function SetSecret({ owner, onClose }: { owner: SecretOwner; onClose: () => void }) {
-  const queries = useQueryClient();
-  const set = useMutation({
-    mutationFn: ({ name, value }: { name: string; value: string }) => setSecret(owner, name, value),
-    onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: secretsQuery(owner).queryKey });
-      onClose();
-    },
-  });
-  const { sending, field, register, problem } = useSentForm({ name: "", value: "" }, set);
-  return (
-    <FormDialog
-      title="Set a secret"
-      description="This replaces the secret of the same name."
-      sending={sending}
-      action="Set"
-      onClose={onClose}
-    >
-      <TextField {...field("name")} label="Name" hint="Such as HF_TOKEN" autoFocus required />
-      <Field label="Value" hint="At most 32 KiB; it is never shown again" problem={problem("value")}>
-        {(attributes) => <TextArea {...register("value")} {...attributes} autoComplete="off" required rows={4} />}
-      </Field>
-    </FormDialog>
   );
 }
 

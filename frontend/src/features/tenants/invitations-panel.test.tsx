@@ -31,7 +31,7 @@ describe("invitations into a tenant", () => {
     const { user } = await renderPage(Panel);
     expect(await screen.findByText("No open invitations")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "Invite" }));
-    const dialog = screen.getByRole("dialog", { name: "Invite to vision" });
+    const dialog = await screen.findByRole("dialog", { name: "Invite to vision" });
     await user.selectOptions(within(dialog).getByRole("combobox", { name: "Role" }), "Admin");
     const days = within(dialog).getByRole("spinbutton", { name: "Expires in days" });
     await user.clear(days);

@@ -2,23 +2,17 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { invitationsQuery, invite, revokeInvitation } from "@/api/access-queries";
-import type { Role } from "@/api/schema";
+import { invitationsQuery, revokeInvitation } from "@/api/access-queries";
 import { duration, words } from "@/components/format";
 import { useNow } from "@/components/now";
-import { useSentForm } from "@/components/sent-form";
-import { ROLES } from "@/components/roles";
-import { ShownOnce } from "@/components/shown-once";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
-import { FormDialog, ResultDialog } from "@/ui/dialog";
-import { EmptyState, Notice } from "@/ui/feedback";
-import { SelectField, TextField } from "@/ui/field";
+import { EmptyState } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 
-const ROLE_OPTIONS = ROLES.map((role) => ({ value: role, label: words(role) }));
-const DAYS = 7;
+const InvitationDialog = onDemand(async () => (await import("@/features/tenants/invitation-dialog")).InvitationDialog);
 
 /** Open invitations into a tenant, for its admins. */
 export function InvitationsPanel({ tenant }: { tenant: string }) {
@@ -87,53 +81,7 @@ export function InvitationsPanel({ tenant }: { tenant: string }) {
           },
         ]}
       />
-      {inviting && <Invite tenant={tenant} onClose={() => setInviting(false)} />}
+      {inviting && <InvitationDialog tenant={tenant} onClose={() => setInviting(false)} />}
     </Panel>
-  );
-}
-
-interface InvitationDraft {
-  email: string;
-  role: Role;
-  expires_in_days: number | undefined;
-}
-
-function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
-  const queries = useQueryClient();
-  const create = useMutation({
-    mutationFn: ({ email, role, expires_in_days: days }: InvitationDraft) =>
-      invite(tenant, { role, email: email.trim(), expires_in_days: days ?? DAYS }),
-    onSuccess: () => queries.invalidateQueries({ queryKey: invitationsQuery(tenant).queryKey }),
-  });
-  const { sending, field, number } = useSentForm<InvitationDraft>(
-    { email: "", role: "member", expires_in_days: DAYS },
-    create,
-  );
-  if (create.data) {
-    return (
-      <ResultDialog title={`Invitation to ${tenant}`} onClose={onClose}>
-        {create.data.link ? (
-          <ShownOnce
-            secret={create.data.link}
-            label="Send this link to the person. It works once, for anyone who has it."
-          />
-        ) : (
-          <Notice>The link was mailed to {create.data.email}.</Notice>
-        )}
-      </ResultDialog>
-    );
-  }
-  return (
-    <FormDialog title={`Invite to ${tenant}`} sending={sending} action="Invite" onClose={onClose}>
-      <TextField
-        {...field("email")}
-        label="E-mail address"
-        hint="The link is sent to this address, if this installation sends mail. Empty: you pass on the link."
-        autoFocus
-        type="email"
-      />
-      <SelectField {...field("role")} label="Role" options={ROLE_OPTIONS} />
-      <TextField {...number("expires_in_days")} label="Expires in days" required min={1} max={30} />
-    </FormDialog>
   );
 }

@@ -37,7 +37,7 @@ describe("the limits of members", () => {
     const { user } = await renderPage(Members, { as: { isOperator: true } });
     expect(await screen.findByText("4 GPUs, 16 CPUs; 100 GPU-hours a month")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "Edit the limits of ann" }));
-    const dialog = within(screen.getByRole("dialog"));
+    const dialog = within(await screen.findByRole("dialog"));
     const gpus = dialog.getByRole<HTMLInputElement>("spinbutton", { name: "GPUs at once" });
     const budget = dialog.getByRole<HTMLInputElement>("spinbutton", { name: "Budget" });
     expect([gpus.value, budget.value]).toEqual(["4", "100"]);

@@ -11,7 +11,6 @@ import { words } from "@/components/format";
 import { limitsText } from "@/components/limits-text";
 import { isAdminOf, ROLES } from "@/components/roles";
 import { useSession } from "@/components/session";
-import { LimitsDialog } from "@/features/tenants/limits-dialog";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { Confirm } from "@/ui/confirm";
@@ -19,8 +18,11 @@ import { EmptyState } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
 import { muted, Panel } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { useSay } from "@/ui/toasts";
 import styles from "@/features/tenants/tenants.module.css";
+
+const LimitsDialog = onDemand(async () => (await import("@/features/tenants/limits-dialog")).LimitsDialog);
 
 const ROLE_OPTIONS = ROLES.map((role) => ({ value: role, label: words(role) }));
 
