@@ -138,6 +138,10 @@ class ProgressPoint(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["attempt", "sequence"], name="progress_stored_once"),
         ]
+        indexes = [
+            # Each report asks for the lines since a time: by sequence that would be a walk over all of them.
+            models.Index(fields=["attempt", "at"], name="progress_by_time"),
+        ]
 
 
 class Allocation(models.Model):

@@ -304,7 +304,7 @@ def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:
     window = ProgressPoint.objects.filter(
         attempt=attempt, at__gte=newest.at - timedelta(seconds=60), samples__isnull=False
     )
-    oldest = window.order_by("sequence").first()
+    oldest = window.order_by("at", "sequence").first()
     if oldest is None or oldest.at >= newest.at or oldest.samples is None:
         return attempt.throughput
     return (newest.samples - oldest.samples) / (newest.at - oldest.at).total_seconds()

@@ -114,7 +114,7 @@ def _lines(attempt: Attempt, newest: ProgressPoint, trials: CpuTrials) -> list[L
         at__gte=datetime.fromtimestamp(trials.since, UTC),
         samples__isnull=newest.samples is None,
     )
-    found = list(known.order_by("-sequence")[:_LINES_MOST]) or [newest]
+    found = list(known.order_by("-at", "-sequence")[:_LINES_MOST]) or [newest]
     return [(point.at.timestamp(), float(count_of(point))) for point in reversed(found)]
 
 

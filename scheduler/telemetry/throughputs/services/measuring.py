@@ -111,7 +111,8 @@ def _begin(attempt: Attempt, *, tells_samples: bool) -> ProgressPoint | None:
     not.
     """
     points = ProgressPoint.objects.filter(attempt=attempt, samples__isnull=not tells_samples)
-    points = points.order_by("sequence")
+    # By time, so that the index leads to the line: by sequence all that came before would be read.
+    points = points.order_by("at", "sequence")
     if attempt.measured_at is not None:
         return points.filter(at__gte=attempt.measured_at).first()
     first = points.first()
