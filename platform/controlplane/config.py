@@ -96,6 +96,11 @@ class Config(BaseSettings):
     ledger_days_kept: int = Field(default=400, ge=1)
     # Entries of the audit log are deleted after this many days, and in no other way.
     audit_days_kept: int = Field(default=400, ge=30)
+    # Events are deleted after this many days, those of a job not before it has been over for as long.
+    # Comparisons with private clusters read those of a month.
+    event_days_kept: int = Field(default=400, ge=31)
+    # Days after a job's end when its progress lines are thinned to as many as its page shows.
+    progress_days_kept: float = Field(default=30, gt=0)
     # Where the audit log is forwarded to, addresses separated by spaces: syslog+tls://host:6514?ca=FILE,
     # syslog+tcp://host:601, syslog+udp://host:514, https://host/path; and the secret that signs webhooks.
     audit_forward: str = ""

@@ -14,6 +14,7 @@ from scheduler.models.attempts import (
     JobProfile,
     JobScaling,
     ProgressPoint,
+    ProgressThinning,
     TrainingProgress,
 )
 from scheduler.models.budgets import Budget, UserBudget, UserQuota
@@ -107,6 +108,7 @@ __all__ = [
     "PortPass",
     "PreemptionLimits",
     "ProgressPoint",
+    "ProgressThinning",
     "QueueOrder",
     "Reservation",
     "Round",

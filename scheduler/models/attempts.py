@@ -144,6 +144,18 @@ class ProgressPoint(models.Model):
         ]
 
 
+class ProgressThinning(models.Model):
+    """One row: the job with the latest end whose progress lines were thinned (`services.retention`)."""
+
+    #: Null: there was none.
+    ended_at = models.DateTimeField(null=True)
+    #: Its id: several jobs may end at one instant.
+    job_id = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="progress_thinning_is_one_row")]
+
+
 class Allocation(models.Model):
     """The GPUs of one grant. `replicas` lists GPU ids by task, then replica."""
 

@@ -8,6 +8,7 @@ from django.db.models import Max
 
 from scheduler.forecasts.services.questions import KEPT
 from scheduler.jobs.archives.services import prune_archives
+from scheduler.jobs.attempts.services.retention import thin_progress
 from scheduler.jobs.sessions.services.opening import prune_sessions
 from scheduler.jobs.sessions.services.port_passes import prune_passes
 from scheduler.models.fairness import FairnessSample, FairnessViolation
@@ -15,6 +16,7 @@ from scheduler.models.forecasts import WhatIf
 from scheduler.models.metrics import FragmentationSample, UsageSample
 from scheduler.models.rounds import Round
 from scheduler.notifications.services.dispatch import prune_deliveries
+from scheduler.telemetry.events.services import prune_events
 from scheduler.telemetry.logs.services.retention import prune_logs
 from scheduler.telemetry.metrics.services import metrics_prune
 from scheduler.telemetry.peaks.services import prune_peak_samples
@@ -70,6 +72,8 @@ _STEPS = (
     prune_audit_log,
     prune_deliveries,
     prune_logs,
+    prune_events,
+    thin_progress,
     prune_archives,
     prune_sessions,
     prune_passes,

@@ -380,6 +380,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.PeakSamples": _COMPUTED,
     "scheduler.PolicyMemory": _BY_ROUNDS,
     "scheduler.ProgressPoint": _BY_AGENTS,
+    "scheduler.ProgressThinning": _COMPUTED,
     "scheduler.QueueOrder": _BY_ROUNDS,
     "scheduler.Round": _BY_ROUNDS,
     "scheduler.SpeedMeasurement": "measured all the time; an import by a person is an entry of its own",

@@ -26,7 +26,6 @@ from scheduler.wiring.rest import RepresentedList, checked
 from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer
 
-POINTS_MOST = 500
 _LARGEST = 2**31 - 1
 
 
@@ -94,7 +93,7 @@ class JobProgress(APIView):
                 "samples": point.samples,
                 "values": point.values,
             }
-            for point in progress_points(job, number=number, most=POINTS_MOST)
+            for point in progress_points(job, number=number)
         ]
         return Response({"points": points})
 

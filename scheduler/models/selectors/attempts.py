@@ -5,7 +5,8 @@ shared GPUs.
 from collections import defaultdict
 from collections.abc import Iterable
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet, Window
+from django.db.models.functions import Mod, RowNumber
 
 from nodeagent.messages import Turn
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, Outcome
@@ -32,17 +33,30 @@ def failures_visible(viewer: Viewer) -> QuerySet[Attempt]:
     return failed if viewer.is_operator else failed.filter(job__tenant_id__in=list(viewer.roles))
 
 
-def progress_points(job: Job, *, number: int | None, most: int) -> list[ProgressPoint]:
-    """Return progress points by attempt and step, evenly thinned to about `most`, newest always included."""
+#: The most progress lines of a job, or of one attempt, that people are shown.
+PROGRESS_POINTS_MOST = 500
+
+
+def progress_points(job: Job, *, number: int | None) -> list[ProgressPoint]:
+    """Return progress points by attempt and step, evenly thinned, newest always included."""
     points = ProgressPoint.objects.filter(attempt__job=job)
     if number is not None:
         points = points.filter(attempt=attempt_of(job, number))
-    points = points.order_by("attempt__number", "sequence")
-    ids = list(points.values_list("id", flat=True))
-    stride = -(-len(ids) // most) if ids else 1
-    # Counted from the end, so that the newest point is one of them.
-    chosen = ids[::-1][::stride]
-    return list(points.filter(id__in=chosen).select_related("attempt"))
+    shown = points.filter(id__in=evenly_thinned(points))
+    return list(shown.order_by("attempt__number", "sequence").select_related("attempt"))
+
+
+def evenly_thinned(points: QuerySet[ProgressPoint]) -> list[int]:
+    """Return the ids of at most `PROGRESS_POINTS_MOST` of these points; the newest is one of them.
+
+    The database counts and chooses: a job may have written hundreds of thousands.
+    """
+    stride = -(-points.count() // PROGRESS_POINTS_MOST)
+    if stride <= 1:
+        return list(points.values_list("id", flat=True))
+    newest_first = [F("attempt__number").desc(), F("sequence").desc()]
+    numbered = points.annotate(left_over=Mod(Window(RowNumber(), order_by=newest_first) - 1, stride))
+    return list(numbered.filter(left_over=0).values_list("id", flat=True))
 
 
 def time_slices_of(attempts: Iterable[Attempt]) -> dict[int, Turn]:
