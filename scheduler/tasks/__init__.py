@@ -29,6 +29,7 @@ from scheduler.telemetry.peaks import services as peak_services
 from scheduler.telemetry.throughputs.services.interference import interference_fit
 from scheduler.virtual_clusters.market.services import loans
 from scheduler.wiring import wakeups
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import ACCOUNT, FORECAST, ROUND
 
 log = logging.getLogger(__name__)
@@ -71,8 +72,8 @@ def expire_leases() -> None:
 
 @shared_task(time_limit=60)
 def watch_nodes() -> None:
-    draining.drain_overdue()
-    node_health.return_sound_nodes()
+    steps = (draining.drain_overdue, node_health.return_sound_nodes)
+    for_each("the watch of nodes", steps, lambda step: step())
 
 
 @shared_task(time_limit=60)
@@ -147,10 +148,13 @@ def fit_interference() -> None:
 
 @shared_task(time_limit=300)
 def roll_up_metrics() -> None:
-    metrics_services.metrics_roll_up()
-    profiling.profiles_measure()
-    cpu_trials.cpus_settle()
-    peak_services.peaks_predict()
+    steps = (
+        metrics_services.metrics_roll_up,
+        profiling.profiles_measure,
+        cpu_trials.cpus_settle,
+        peak_services.peaks_predict,
+    )
+    for_each("the step of the roll-up", steps, lambda step: step())
 
 
 @shared_task(time_limit=60)

@@ -1,6 +1,5 @@
 """The pruning of rows that will not be read again."""
 
-import logging
 from datetime import timedelta
 
 from django.conf import settings
@@ -23,9 +22,8 @@ from scheduler.telemetry.peaks.services import prune_peak_samples
 from scheduler.telemetry.throughputs.services.measuring import prune_measurements
 from scheduler.virtual_clusters.ledger.services import prune_ledger
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from tenants.audit.entries import prune_audit_log
-
-log = logging.getLogger(__name__)
 
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.
@@ -35,11 +33,7 @@ VIOLATIONS_KEPT = timedelta(days=90)
 
 def prune() -> None:
     """Take every step, also where one before it fails: what it leaves grows, and should not let all grow."""
-    for step in _STEPS:
-        try:
-            step()
-        except Exception:
-            log.exception("%s failed", step.__name__)
+    for_each("the housekeeping step", _STEPS, lambda step: step())
 
 
 def _prune_rounds() -> None:

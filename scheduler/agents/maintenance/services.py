@@ -37,6 +37,7 @@ from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 
@@ -128,9 +129,13 @@ def windows_advance() -> None:
     A window whose start and end were missed both is over, and stops no job.
     """
     due = active_windows().filter(starts_at__lte=database_now())
-    for window in due.order_by("starts_at", "id"):
-        if _begun(window.id):
-            _empty(window.id)
+    numbers = due.order_by("starts_at", "id").values_list("id", flat=True)
+    for_each("maintenance window", list(numbers), _advance)
+
+
+def _advance(window_id: int) -> None:
+    if _begun(window_id):
+        _empty(window_id)
 
 
 @transaction.atomic

@@ -26,6 +26,7 @@ from scheduler.models.attempts import Attempt, InputPool
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.jobs import serves_stream
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict
 
@@ -35,11 +36,10 @@ ACTOR = "input workers"
 def input_workers_match() -> None:
     """Start and end workers, for each attempt and each stream in a transaction of its own."""
     differing = list(_differing().values_list("attempt_id", "attempt__job_id", "stream"))
-    for attempt_id, job_id, stream in differing:
-        if not stream:
-            _end(_match(attempt_id, job_id))
-    for stream in sorted({stream for _, _, stream in differing if stream}):
-        _end(_match_stream(stream))
+    alone = [(attempt_id, job_id) for attempt_id, job_id, stream in differing if not stream]
+    for_each("the input workers of (attempt, job)", alone, lambda of: _end(_match(*of)))
+    streams = sorted({stream for _, _, stream in differing if stream})
+    for_each("the input workers of stream", streams, lambda stream: _end(_match_stream(stream)))
 
 
 def _end(workers: Sequence[int]) -> None:

@@ -18,6 +18,7 @@ from scheduler.models.nodes import Node, NodeCheck, NodeState, Verdict
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import change_node, cordon_node, node_event, node_locked, uncordon_node
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 
 ACTOR = "health"
 #: The most checks of one node: more than any node has devices.
@@ -102,8 +103,8 @@ def _withdraw(node: Node, why: str, *, at: datetime) -> None:
 
 def return_sound_nodes() -> None:
     """Uncordon the nodes that health cordoned and whose checks have all been ok for long enough."""
-    for node in Node.objects.filter(returns_itself=True, state=NodeState.READY).order_by("id"):
-        _return_if_sound(node)
+    withdrawn_nodes = Node.objects.filter(returns_itself=True, state=NodeState.READY).order_by("id")
+    for_each("the return of node", withdrawn_nodes, _return_if_sound)
 
 
 @transaction.atomic

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from django.db import transaction
@@ -42,6 +43,7 @@ from scheduler.telemetry.metrics.selectors.buckets import (
 from scheduler.telemetry.metrics.selectors.reading import COLUMNS, KEPT, Row, part_row
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import OPERATORS, on_commit, send
+from scheduler.wiring.sweeps import for_each
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
 CLOCK_TOLERANCE_SECONDS = 5.0
@@ -110,6 +112,7 @@ _BUCKETS_AT_ONCE = 60
 
 #: A node or a part, by id.
 _ByOwner = dict[int, list[Row]]
+_Row = TypeVar("_Row", NodeMetrics, PartMetrics)
 
 
 def metrics_roll_up(now: datetime | None = None) -> None:
@@ -117,8 +120,8 @@ def metrics_roll_up(now: datetime | None = None) -> None:
     now = now or database_now()
     for finer, coarser in _STEPS:
         outdated = _outdated(finer, coarser, now)
-        for at in sorted(outdated)[:_BUCKETS_AT_ONCE]:
-            _make(finer, coarser, at, outdated[at])
+        due = sorted(outdated)[:_BUCKETS_AT_ONCE]
+        for_each(f"the roll-up by {int(coarser)} s of", due, partial(_make, finer, coarser, outdated))
 
 
 def metrics_prune(now: datetime | None = None) -> None:
@@ -159,7 +162,10 @@ def _outdated(finer: Resolution, coarser: Resolution, now: datetime) -> dict[dat
     return outdated
 
 
-def _make(finer: Resolution, coarser: Resolution, at: datetime, nodes: list[int]) -> None:
+def _make(
+    finer: Resolution, coarser: Resolution, outdated: Mapping[datetime, list[int]], at: datetime
+) -> None:
+    nodes = outdated[at]
     until = at + timedelta(seconds=coarser)
     by_node = _by_owner(NodeMetrics.objects.filter(seconds=finer, node__in=nodes), "node_id", at, until)
     if finer == Resolution.READING:
@@ -167,8 +173,21 @@ def _make(finer: Resolution, coarser: Resolution, at: datetime, nodes: list[int]
     else:
         of_nodes = PartMetrics.objects.filter(seconds=finer, part__node__in=nodes)
         by_part = _by_owner(of_nodes, "part_id", at, until)
-    _write([NodeMetrics(node_id=node, **_merged(rows, coarser, at)) for node, rows in by_node.items()])
-    _write([PartMetrics(part_id=part, **_merged(rows, coarser, at)) for part, rows in by_part.items()])
+    _write(_merged_by_owner(NodeMetrics, "node_id", by_node, coarser, at))
+    _write(_merged_by_owner(PartMetrics, "part_id", by_part, coarser, at))
+
+
+def _merged_by_owner(
+    kind: type[_Row], owner: str, by_owner: _ByOwner, resolution: Resolution, at: datetime
+) -> list[_Row]:
+    """Return the rows made of those of each node or part; one that cannot be read costs no other its row."""
+    made: list[_Row] = []
+    for_each(
+        f"the roll-up of {owner}",
+        by_owner,
+        lambda own: made.append(kind(**{owner: own}, **_merged(by_owner[own], resolution, at))),
+    )
+    return made
 
 
 def _by_owner(known: QuerySet[Any], owner: str, since: datetime, until: datetime) -> _ByOwner:
@@ -216,8 +235,6 @@ _SHAPES_MOST = 1_000
 _KINDS_MOST = 100
 _NODES_MOST = 20
 _DIGITS = 4
-
-_Row = TypeVar("_Row", NodeMetrics, PartMetrics)
 
 
 def _write(rows: list[_Row]) -> None:

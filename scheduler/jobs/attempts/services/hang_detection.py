@@ -17,6 +17,7 @@ from scheduler.models.selectors.cluster import cluster_settings
 from scheduler.models.selectors.nodes import served_since
 from scheduler.telemetry.metrics.selectors.idleness import idle_gpu_seconds
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 
 _ACTOR = "watch"
 _WARNING = "attempt.stuck"
@@ -31,13 +32,16 @@ def watch_jobs() -> None:
         heard_at=Coalesce(Subquery(lines.values("at")[:1]), F("running_at"))
     )
     now, since = database_now(), served_since()
-    for attempt_id, job_id, watch, heard_at in heard.values_list(
-        "id", "job_id", "job__spec__watch", "heard_at"
-    ):
+
+    def watch(row: tuple[int, int, dict[str, Any], datetime]) -> None:
+        attempt_id, job_id, rule, heard_at = row
         # A node's clock may be ahead: then it is found a little later.
-        if now - _later(heard_at, since) >= timedelta(seconds=watch["silent"]):
-            message = f"It reported no progress for {watch['silent']:g} s."
-            _act(attempt_id, job_id, StopCause.STUCK, watch["then"], message)
+        if now - _later(heard_at, since) >= timedelta(seconds=rule["silent"]):
+            message = f"It reported no progress for {rule['silent']:g} s."
+            _act(attempt_id, job_id, StopCause.STUCK, rule["then"], message)
+
+    rows = heard.values_list("id", "job_id", "job__spec__watch", "heard_at")
+    for_each("the watch for silence of (attempt, job, rule, heard at)", rows, watch)
 
 
 def watch_idle_gpus() -> None:
@@ -52,17 +56,25 @@ def watch_idle_gpus() -> None:
     # Few jobs have a rule of their own: the specifications of the others need not be read.
     own = ExpressionWrapper(Q(job__spec__watch__idle_gpus__isnull=False), output_field=BooleanField())
     now, since = database_now(), served_since()
-    for attempt in running.annotate(has_own_rule=own).iterator(chunk_size=500):
-        rule = (_own_rule(attempt.job) if attempt.has_own_rule else None) or usual
+
+    def watch(attempt: Attempt) -> None:
+        rule = (_own_rule(attempt.job) if attempt.has_own_rule else None) or usual  # type: ignore[attr-defined]
         if rule is None or attempt.running_at is None:
-            continue
-        # Only such a job can have been idle for that long, so most cost no query.
-        if now - _later(attempt.running_at, since) < timedelta(seconds=rule["seconds"]):
-            continue
-        idle_seconds = idle_gpu_seconds(attempt, below_percent=rule["below_percent"])
-        if idle_seconds is not None and idle_seconds >= rule["seconds"]:
-            message = f"Its GPUs were less than {rule['below_percent']:g} % busy for {rule['seconds']:g} s."
-            _act(attempt.id, attempt.job_id, StopCause.IDLE_GPUS, rule["then"], message)
+            return
+        # Only one that has run for as long can have been idle for as long: most cost no query.
+        if now - _later(attempt.running_at, since) >= timedelta(seconds=rule["seconds"]):
+            _act_on_idleness(attempt, rule)
+
+    watched = running.annotate(has_own_rule=own).iterator(chunk_size=500)
+    for_each("the watch for idle GPUs of", watched, watch)
+
+
+def _act_on_idleness(attempt: Attempt, rule: dict[str, Any]) -> None:
+    """Warn of the attempt, or stop it, if its GPUs have been idle for as long as the rule says."""
+    idle_seconds = idle_gpu_seconds(attempt, below_percent=rule["below_percent"])
+    if idle_seconds is not None and idle_seconds >= rule["seconds"]:
+        message = f"Its GPUs were less than {rule['below_percent']:g} % busy for {rule['seconds']:g} s."
+        _act(attempt.id, attempt.job_id, StopCause.IDLE_GPUS, rule["then"], message)
 
 
 def _own_rule(job: Job) -> dict[str, Any] | None:
@@ -100,13 +112,16 @@ def end_trials() -> None:
     """Stop the trial runs that have shown that their jobs work: by a step, or by running long enough."""
     trials = Attempt.objects.filter(state=AttemptState.RUNNING, is_trial=True).exclude(running_at=None)
     now = database_now()
-    for attempt in trials.select_related("job"):
-        trial = attempt.job.specification.trial
-        assert trial is not None, "only a job with a trial has an attempt that is one"
-        if attempt.step:
-            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it reached step {attempt.step}.")
-        elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=trial.seconds):
-            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {trial.seconds:g} s.")
+    for_each("the trial run", trials.select_related("job"), lambda attempt: _end_if_over(attempt, now))
+
+
+def _end_if_over(attempt: Attempt, now: datetime) -> None:
+    trial = attempt.job.specification.trial
+    assert trial is not None, "only a job with a trial has an attempt that is one"
+    if attempt.step:
+        _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it reached step {attempt.step}.")
+    elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=trial.seconds):
+        _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {trial.seconds:g} s.")
 
 
 @transaction.atomic

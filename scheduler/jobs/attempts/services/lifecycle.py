@@ -5,12 +5,11 @@ is one event, and the writer carries out its effects. All of it runs inside the 
 the job's row locked (see `steps`).
 """
 
-import logging
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import OperationalError, transaction
+from django.db import transaction
 from django.db.models import F
 
 from scheduler.core.model import attempts as machine
@@ -35,10 +34,9 @@ from scheduler.models.attempts import Allocation, Attempt, AttemptPart
 from scheduler.models.jobs import Explanation, Job
 from scheduler.wiring import stream
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.after_commit import after_commit
-
-log = logging.getLogger(__name__)
 
 # What happens
 
@@ -329,13 +327,7 @@ def promote_overdue() -> None:
     other: the release finds no successor yet, and the round still finds a holder. The release asks for
     another round, which begins with this. One that cannot start must not keep rounds from being decided.
     """
-    for allocation_id in gpu_holds.overdue():
-        try:
-            _promote_alone(allocation_id)
-        except OperationalError:
-            raise
-        except Exception:
-            log.exception("allocation %d cannot be promoted", allocation_id)
+    for_each("the promotion of allocation", gpu_holds.overdue(), _promote_alone)
 
 
 def promote(allocation_id: int) -> None:

@@ -30,6 +30,7 @@ from scheduler.models.throughputs import ClassProfile
 from scheduler.telemetry.metrics.selectors.buckets import GPU_MEASURES, count_mean_least_most
 from scheduler.telemetry.throughputs.services.measuring import has_gpus_alone, make_room
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 
 WARM_UP, MINUTE = timedelta(seconds=WARM_UP_SECONDS), timedelta(seconds=MINUTE_SECONDS)
 #: A minute that is combined later than this does not count.
@@ -71,10 +72,14 @@ def profiles_measure(now: datetime | None = None) -> None:
             by_attempt.setdefault((row.part.attempt.job_id, row.part.attempt_id), []).append(row)
     jobs = {job_id for job_id, _ in by_attempt}
     counted = dict(JobProfile.objects.filter(job__in=jobs).values_list("job_id", "minute_at"))
-    for (job_id, _), own in sorted(by_attempt.items()):
-        fresh = [row for row in own if row.at.timestamp() > counted.get(job_id, 0.0)]
+
+    def measure(attempt: tuple[int, int]) -> None:
+        job_id, _ = attempt
+        fresh = [row for row in by_attempt[attempt] if row.at.timestamp() > counted.get(job_id, 0.0)]
         if fresh:
             _measure(job_id, fresh)
+
+    for_each("the profile of (job, attempt)", sorted(by_attempt), measure)
 
 
 def _ran_throughout(attempt: Attempt, minute: datetime) -> bool:
