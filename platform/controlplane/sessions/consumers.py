@@ -111,13 +111,25 @@ class SessionEnd(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has 
         with socket_may_be_gone():
             await self.close(code)
 
+    async def __call__(self, *application: Any) -> None:
+        """Serve the socket; give back what it holds however it ends, an error of Redis included."""
+        try:
+            await super().__call__(*application)
+        finally:
+            self.give_back()
+
     async def disconnect(self, code: int) -> None:
+        relay = self.relay
+        self.give_back()
+        if relay is not None:
+            await relay.leave()
+
+    def give_back(self) -> None:
         if self.watch is not None:
             self.watch.cancel()
         relay, self.relay = self.relay, None
         if relay is not None:
             relay.close()
-            await relay.leave()
 
 
 class UserSession(SessionEnd):
@@ -161,14 +173,21 @@ class UserSession(SessionEnd):
                 await self.send(bytes_data=problem_frame(problem))
         await super().say_goodbye(problem, code)
 
-    async def disconnect(self, code: int) -> None:
+    async def __call__(self, *application: Any) -> None:
+        try:
+            await super().__call__(*application)
+        finally:
+            # By this the agent's end learns of it, too, where Redis cannot bring it the news.
+            if self.session_id is not None:
+                await database_sync_to_async(session_end)(self.session_id, exit_code=self.exit_code)
+
+    def give_back(self) -> None:
+        super().give_back()
         if self.ending is not None:
             self.ending.cancel()
         if self.right is not None:
             self.right.release()
-        await super().disconnect(code)
-        if self.session_id is not None:
-            await database_sync_to_async(session_end)(self.session_id, exit_code=self.exit_code)
+            self.right = None
 
     async def _begin(self, text: str) -> None:
         if self.right is None or (viewer := self.right.viewer) is None:

@@ -17,8 +17,10 @@ import ipaddress
 import secrets
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -163,6 +165,9 @@ TIMEOUT_SECONDS = 5.0
 REPLY_BYTES = 500
 #: The most addresses of a name that are tried.
 _ADDRESSES_TRIED = 2
+#: The most names that are looked up at the same time.
+LOOKUPS_MOST = 64
+_LOOKUPS = threading.BoundedSemaphore(LOOKUPS_MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +189,11 @@ def post(url: str, body: str, headers: Mapping[str, str], *, is_trusted: bool = 
     began = time.monotonic()
     status, reply, problem = None, "", ""
     try:
+        _, host, port = parts_of(url)
+        addresses = _looked_up(host, port, is_trusted=is_trusted).result(TIMEOUT_SECONDS)
         # Its deadline holds however slowly the other side dribbles; httpx's own are for single steps.
-        status, reply = asyncio.run(_within(TIMEOUT_SECONDS, _post(url, body, headers, is_trusted)))
+        left_seconds = TIMEOUT_SECONDS - (time.monotonic() - began)
+        status, reply = asyncio.run(_within(left_seconds, _post(url, body, headers, addresses)))
     except TimeoutError:
         problem = f"no whole answer within {TIMEOUT_SECONDS:g} s"
     except (OSError, httpx.HTTPError, httpx.InvalidURL) as error:
@@ -193,14 +201,35 @@ def post(url: str, body: str, headers: Mapping[str, str], *, is_trusted: bool = 
     return Answer(status=status, reply=reply, problem=problem[:300], seconds=time.monotonic() - began)
 
 
+def _looked_up(host: str, port: int, *, is_trusted: bool) -> Future[list[str]]:
+    """Return what will be the addresses of a host, as `resolved` finds them.
+
+    A name server that never answers holds a thread of its own: an event loop would wait for its threads when
+    it ends, and a process for those of a pool. Raises OSError when there are too many such threads.
+    """
+    if not _LOOKUPS.acquire(blocking=False):
+        raise OSError(f"{host} was not looked up: name servers do not answer for {LOOKUPS_MOST} other names")
+    found = Future[list[str]]()
+
+    def look_up() -> None:
+        try:
+            found.set_result(resolved(host, port, is_trusted=is_trusted))
+        except Exception as error:
+            found.set_exception(error)
+        finally:
+            _LOOKUPS.release()
+
+    threading.Thread(target=look_up, name=f"look-up of {host}", daemon=True).start()
+    return found
+
+
 async def _within(seconds: float, answer: Awaitable[tuple[int, str]]) -> tuple[int, str]:
     async with asyncio.timeout(seconds):
         return await answer
 
 
-async def _post(url: str, body: str, headers: Mapping[str, str], is_trusted: bool) -> tuple[int, str]:
+async def _post(url: str, body: str, headers: Mapping[str, str], addresses: Sequence[str]) -> tuple[int, str]:
     parts, host, port = parts_of(url)
-    addresses = await asyncio.to_thread(resolved, host, port, is_trusted=is_trusted)
     sent = {
         **headers,
         "Host": parts.netloc,

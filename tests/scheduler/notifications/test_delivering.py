@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,7 @@ from scheduler.notifications.services.webhooks import redeliver, secret_rotate, 
 from tenants.errors import Invalid
 from tenants.models import Role
 from tenants.selectors import viewer_of
+from tests.patience import PATIENCE_SECONDS, until
 from tests.scheduler.builders import make_delivery, make_job, make_tenant, make_user, make_webhook
 
 SEED = b"s" * 32
@@ -135,6 +138,48 @@ def test_a_receiver_that_does_not_answer_delays_nobody_else(
     silent.refresh_from_db()
     assert silent.held_until is not None
     assert silent.held_until > timezone.now()
+
+
+@pytest.fixture
+def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Let the name server of hangs.example never answer; what it is set by is the end of the wait for it."""
+    given_up, look_up = threading.Event(), socket.getaddrinfo
+
+    def looked_up(host: str, *others: Any, **named: Any) -> Any:
+        if host != "hangs.example":
+            return look_up(host, *others, **named)
+        given_up.wait(PATIENCE_SECONDS)
+        given_up.set()
+        raise OSError("no name server answered")
+
+    monkeypatch.setattr(http_delivery, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    yield given_up
+    given_up.set()
+
+
+@pytest.mark.django_db
+def test_a_name_server_that_never_answers_delays_no_other_webhook(
+    receiver: Receiver, hangs: threading.Event
+) -> None:
+    dead = [make_delivery(make_webhook(url="https://hangs.example/hook")) for _ in range(20)]
+    make_delivery(make_webhook(url=receiver.url("/lively")))
+    deliver_due()
+    assert receiver.heard()["path"] == "/lively"
+    assert not hangs.is_set(), "it was sent after the name server had been waited for"
+    tried = Delivery.objects.filter(id__in=[each.id for each in dead])
+    assert set(tried.values_list("tries", "problem")) == {(1, "no whole answer within 0.5 s")}
+
+
+def test_only_so_many_names_are_looked_up_at_the_same_time(
+    hangs: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_delivery, "_LOOKUPS", threading.BoundedSemaphore(2))
+    problems = [post("https://hangs.example/hook", "{}", {}).problem for _ in range(3)]
+    assert problems[:2] == ["no whole answer within 0.5 s"] * 2
+    assert problems[2].startswith("hangs.example was not looked up")
+    hangs.set()
+    until(lambda: not post("https://hangs.example/hook", "{}", {}).problem.startswith("hangs.example"))
 
 
 @pytest.mark.django_db
