@@ -40,6 +40,9 @@ _FORECAST_SECONDS = 50
 _ACCOUNT_SECONDS = 120
 #: Advice tries many private clusters; meanwhile nothing else is predicted.
 _ADVICE_SECONDS = 120
+#: A question that waits for its turn looks again after this part of the time that it has waited.
+_AGAIN_PART = 0.1
+_AGAIN_LEAST_SECONDS, _AGAIN_MOST_SECONDS = 0.3, 5.0
 _RENEWED_AT_ONCE = 10
 _FOR_OPERATORS = "It could not be worked out; operators find the cause in the log."
 
@@ -200,7 +203,7 @@ def answer_what_if(question: str) -> None:
         if is_mine:
             _answered_or_given_up(question, answers.answer, answers.give_up, answers.TOO_LONG)
         else:
-            wakeups.request_answer(question, after_seconds=0.3)
+            _wait_on(question, answers.seconds_waited(question), wakeups.request_answer)
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
@@ -211,12 +214,15 @@ def compare_with_private(virtual_cluster: str) -> None:
                 virtual_cluster, comparisons.run_comparison, comparisons.give_up, comparisons.TOO_LONG
             )
         else:
-            wakeups.request_comparison(virtual_cluster, after_seconds=1.0)
+            _wait_on(virtual_cluster, comparisons.seconds_waited(virtual_cluster), wakeups.request_comparison)
 
 
 @shared_task(time_limit=_FORECAST_SECONDS + 10)
 def renew_comparisons() -> None:
-    """Ask for the comparisons that are old, one after another, as far as there is time."""
+    """Ask for the comparisons that are old, one after another, as far as there is time.
+
+    One that finds no turn is left to the next call: no one asked for it.
+    """
     for place, name in enumerate(comparisons.outdated()[:_RENEWED_AT_ONCE]):
         wakeups.request_comparison(name, after_seconds=float(place))
 
@@ -227,7 +233,7 @@ def advise(advice_id: str) -> None:
         if is_mine:
             _answered_or_given_up(advice_id, advice.work_out, advice.give_up, advice.TOO_LONG)
         else:
-            wakeups.request_advice(advice_id, after_seconds=1.0)
+            _wait_on(advice_id, advice.seconds_waited(advice_id), wakeups.request_advice)
 
 
 @shared_task(soft_time_limit=_ADVICE_SECONDS, time_limit=_ADVICE_SECONDS + 10)
@@ -236,7 +242,17 @@ def work_out_elasticity_savings(question: str) -> None:
         if is_mine:
             _answered_or_given_up(question, elasticity.work_out, elasticity.give_up, elasticity.TOO_LONG)
         else:
-            wakeups.request_elasticity_savings(question, after_seconds=1.0)
+            _wait_on(question, elasticity.seconds_waited(question), wakeups.request_elasticity_savings)
+
+
+def _wait_on(question: str, waited_seconds: float | None, request: Callable[..., None]) -> None:
+    """Ask for the question's turn again, ever more rarely; not where nothing waits for the answer any more.
+
+    Many questions at once, each asking again at once, would keep the workers from their answers.
+    """
+    if waited_seconds is not None:
+        after_seconds = min(max(_AGAIN_LEAST_SECONDS, _AGAIN_PART * waited_seconds), _AGAIN_MOST_SECONDS)
+        request(question, after_seconds=after_seconds)
 
 
 def _answered_or_given_up(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 
 from scheduler.core.fairness.causes import cause_of
 from scheduler.core.fairness.division import Account, Division, Standing, account_of
@@ -38,12 +38,9 @@ def account_for_rounds() -> int:
     """Account for the rounds since the last time; return for how many. 0 while another process does it."""
     FairnessProgress.objects.get_or_create(id=1)
     with transaction.atomic():
-        try:
-            progress = FairnessProgress.objects.select_for_update(nowait=True).get(id=1)
-        except DatabaseError:
-            # Raised at once, before anything was read: the process that holds the row accounts for these
-            # rounds.
-            transaction.set_rollback(True)
+        progress = FairnessProgress.objects.select_for_update(skip_locked=True).filter(id=1).first()
+        if progress is None:
+            # The process that holds the row accounts for these rounds.
             return 0
         numbers = _chosen(progress.round_number)
         if not numbers:

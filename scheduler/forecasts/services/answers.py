@@ -21,9 +21,10 @@ from scheduler.core.sim.what_if import (
     NodeChange,
     what_if,
 )
+from scheduler.forecasts.services import turns
 from scheduler.forecasts.services.facts import facts_ahead, known_run_times, serving_pools
 from scheduler.forecasts.services.forecasting import instant
-from scheduler.forecasts.services.questions import expires_at, is_given_up
+from scheduler.forecasts.services.questions import PATIENCE, expires_at, is_given_up
 from scheduler.jobspec import parse
 from scheduler.models.forecasts import WhatIf, WhatIfState
 from scheduler.models.jobs import Job
@@ -60,6 +61,11 @@ def answer(question_id: str) -> None:
         give_up(question_id, f"{error}.", [wrong])
         return
     WhatIf.objects.filter(id=row.id).update(state=WhatIfState.DONE, answer=_stored(compared, row, facts))
+
+
+def seconds_waited(question_id: str) -> float | None:
+    """Return for how long someone has waited for it; None: nothing waits for it any more."""
+    return turns.seconds_waited(WhatIf.objects.filter(id=question_id), PATIENCE)
 
 
 def give_up(question_id: str, problem: str, fields: Sequence[Mapping[str, str]] = ()) -> None:

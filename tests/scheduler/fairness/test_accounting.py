@@ -1,10 +1,13 @@
 """Accounts of stored rounds: samples, states and violations, whatever happens to rounds and clocks."""
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from django.db import OperationalError, connection
 
 from scheduler import tasks
 from scheduler.core.model import codec
@@ -188,3 +191,22 @@ def test_a_round_asks_for_an_account_and_a_thousand_of_them_cost_one(
     assert 0 < sent[1][1]["countdown"] <= 600
     with wakeups._redis() as client:
         client.delete("allot:account-recent")
+
+
+@pytest.mark.django_db
+def test_a_fault_of_the_database_is_not_taken_for_another_process_that_accounts() -> None:
+    def fails(execute: Any, sql: str, *others: Any) -> Any:
+        if "FOR UPDATE" in sql:
+            raise OperationalError("the disk is full")
+        return execute(sql, *others)
+
+    with connection.execute_wrapper(fails), pytest.raises(OperationalError, match="the disk is full"):
+        account_for_rounds()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rounds_that_another_process_accounts_for_are_left_to_it() -> None:
+    FairnessProgress.objects.create(id=1)
+    with closing(connection.copy()) as other, other.cursor() as cursor:
+        cursor.execute("BEGIN; SELECT 1 FROM scheduler_fairnessprogress FOR UPDATE")
+        assert account_for_rounds() == 0

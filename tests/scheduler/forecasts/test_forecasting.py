@@ -9,11 +9,19 @@ from django.utils import timezone
 from scheduler import tasks
 from scheduler.forecasts.services import facts, forecasting
 from scheduler.forecasts.services.forecasting import prediction_of, run_forecast, steadied
-from scheduler.models import Attempt, Forecast, Leadership, ServingPool
+from scheduler.models import Attempt, Forecast, Leadership, ServingPool, WhatIf
 from scheduler.rounds.run import run_round
 from scheduler.tasks import pruning
 from scheduler.wiring import wakeups
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
+from tests.scheduler.builders import (
+    gpus_of,
+    make_attempt,
+    make_job,
+    make_node,
+    make_tenant,
+    make_user,
+    make_vc,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -251,17 +259,36 @@ class TestTask:
         tasks.forecast()
         assert made == [1]
 
-    def test_a_question_waits_for_its_turn(self, sent):
+    @pytest.mark.parametrize(("waited", "again"), [(0, 0.3), (20, 2.0), (100, 5.0)])
+    def test_a_question_waits_for_its_turn_and_looks_ever_more_rarely(self, sent, waited, again):
+        question = asked(waited)
         with wakeups.forecasting():
-            tasks.answer_what_if("5d5f5f7e-0000-4000-8000-000000000000")
+            tasks.answer_what_if(str(question.id))
         ((name, options),) = sent
-        assert (name, options["countdown"]) == ("scheduler.tasks.answer_what_if", 0.3)
+        assert name == "scheduler.tasks.answer_what_if"
+        assert options["countdown"] == pytest.approx(again, abs=1.0)
+
+    @pytest.mark.parametrize(
+        "columns", [{"state": "done"}, {"asked_at": timezone.now() - timedelta(hours=1)}]
+    )
+    def test_a_question_looks_for_no_turn_when_nothing_waits_for_its_answer(self, sent, columns):
+        question = asked(0)
+        WhatIf.objects.filter(id=question.id).update(**columns)
+        with wakeups.forecasting():
+            tasks.answer_what_if(str(question.id))
+            tasks.advise("5d5f5f7e-0000-4000-8000-000000000000")
+            tasks.work_out_elasticity_savings("5d5f5f7e-0000-4000-8000-000000000000")
+            # One that no one asked for is renewed by the next beat.
+            tasks.compare_with_private("research")
+        assert sent == []
+
+
+def asked(seconds_ago: float) -> WhatIf:
+    at = timezone.now() - timedelta(seconds=seconds_ago)
+    return WhatIf.objects.create(asked_by=make_user(), asked_at=at, question={})
 
 
 def test_old_questions_are_pruned(vision):
-    from scheduler.models import WhatIf
-    from tests.scheduler.builders import make_user
-
     user = make_user()
     kept = WhatIf.objects.create(asked_by=user, asked_at=timezone.now(), question={})
     WhatIf.objects.create(asked_by=user, asked_at=timezone.now() - timedelta(hours=2), question={})

@@ -20,6 +20,7 @@ from scheduler.core.sim.recommending import DAY_SECONDS, recommendation
 from scheduler.core.sim.run_times import RunTimes
 from scheduler.core.sim.workload import Arrival
 from scheduler.forecasts.adviser.services.past import PastJob, read_past
+from scheduler.forecasts.services import turns
 from scheduler.forecasts.services.facts import known_run_times
 from scheduler.models.adviser import Advice, WorkState
 from scheduler.rounds.snapshot import read_snapshot
@@ -137,6 +138,11 @@ def work_out(advice_id: str) -> None:
         specification=to_document(found.specification),
         based_on_version=in_force.version,
     )
+
+
+def seconds_waited(advice_id: str) -> float | None:
+    """Return for how long someone has waited for it; None: nothing waits for it any more."""
+    return turns.seconds_waited(Advice.objects.filter(id=UUID(advice_id)), PATIENCE)
 
 
 def give_up(advice_id: str, problem: str, problems: Sequence[Problem] = ()) -> None:

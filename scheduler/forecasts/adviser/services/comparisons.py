@@ -16,6 +16,7 @@ from scheduler.forecasts.adviser.services.private import (
     compare_with_private,
     evidence_for,
 )
+from scheduler.forecasts.services import turns
 from scheduler.forecasts.services.forecasting import instant
 from scheduler.models.adviser import AnomalyReport, WorkState
 from scheduler.models.jobs import Job
@@ -96,6 +97,11 @@ def run_comparison(name: str) -> None:
             until=datetime.fromtimestamp(compared.until, UTC),
             found=_stored(with_evidence(compared.comparison, evidence), compared),
         )
+
+
+def seconds_waited(name: str) -> float | None:
+    """Return for how long someone has waited for it; None: nothing waits for it any more."""
+    return turns.seconds_waited(AnomalyReport.objects.filter(virtual_cluster__name=name), PATIENCE)
 
 
 def give_up(name: str, problem: str) -> None:

@@ -19,6 +19,7 @@ from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.forecasts.adviser.services.past import PastJob, read_past
+from scheduler.forecasts.services import turns
 from scheduler.forecasts.services.facts import known_run_times
 from scheduler.models.adviser import ElasticitySavings, WorkState
 from scheduler.models.attempts import JobScaling
@@ -87,6 +88,11 @@ def work_out(question: str) -> None:
     ElasticitySavings.objects.filter(id=row.id).update(
         state=WorkState.DONE, made_at=database_now(), answer=answer
     )
+
+
+def seconds_waited(question: str) -> float | None:
+    """Return for how long someone has waited for it; None: nothing waits for it any more."""
+    return turns.seconds_waited(ElasticitySavings.objects.filter(id=UUID(question)), PATIENCE)
 
 
 def give_up(question: str, problem: str) -> None:
