@@ -252,3 +252,12 @@ def test_progress_is_thinned_evenly_and_keeps_the_newest(world: World) -> None:
     assert len(steps) <= 500
     assert steps[-1] == 1_200
     assert {after - before for before, after in pairwise(steps)} == {3}
+
+
+def test_a_list_reads_no_specification_of_a_job_without_code(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, read = job_of(world), []
+    monkeypatch.setattr(Job, "specification", property(lambda self: read.append(self.id)))
+    (listed,) = world.member.get("/jobs").json()["results"]
+    assert (listed["id"], listed["code"], read) == (job.id, None, [])
