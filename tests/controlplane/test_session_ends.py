@@ -34,7 +34,7 @@ def _ends(
     async def fails(self: consumers.SessionEnd, *_: object) -> None:
         for name, each in holds.items():
             setattr(self, name, each)
-        self.watch = asyncio.create_task(asyncio.sleep(3_600))
+        self.watch = asyncio.create_task(_goes_on())
         watches.append(self.watch)
         if disconnects:
             await self.disconnect(1000)
@@ -76,3 +76,7 @@ def _as_async(function: Any) -> Any:
         return function(*values, **named)
 
     return call
+
+
+async def _goes_on() -> None:
+    await asyncio.Event().wait()
