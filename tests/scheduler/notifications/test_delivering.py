@@ -171,7 +171,7 @@ def test_a_name_server_that_never_answers_delays_no_other_webhook(
     assert set(tried.values_list("tries", "problem")) == {(1, "no whole answer within 0.5 s")}
 
 
-def test_only_so_many_names_are_looked_up_at_the_same_time(
+def test_a_bounded_number_of_names_are_looked_up_at_the_same_time(
     hangs: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_delivery, "_LOOKUPS", threading.BoundedSemaphore(2))
