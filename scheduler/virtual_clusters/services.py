@@ -19,8 +19,9 @@ from scheduler.jobspec import did_you_mean
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
 from scheduler.models.market import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
-from scheduler.models.nodes import Gpu, GpuModel
+from scheduler.models.nodes import Gpu
 from scheduler.models.selectors.jobs import SPARE_VIEW
+from scheduler.models.selectors.nodes import problems_with_gpu_models
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS, Overcommitment, PreemptionLimits
 from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from scheduler.virtual_clusters.market.selectors import own_guarantees, problems_with_loans
@@ -212,7 +213,7 @@ def _check(desired: VirtualClusterSettings) -> dict[str, Tenant]:
     problems = _problems_with_name(desired.name)
     problems += POLICY.problems(desired.policy_plugin, "policy_plugin")
     problems += PLACER.problems(desired.placer_plugin, "placer_plugin")
-    problems += _problems_with_models(desired.guaranteed, "guaranteed")
+    problems += problems_with_gpu_models(desired.guaranteed, "guaranteed.{}")
     tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=desired.members)}
     for name in desired.members:
         if name not in tenants:
@@ -231,19 +232,6 @@ def _problems_with_name(name: str) -> list[FieldError]:
     if not re.fullmatch(SLUG.regex, name):
         return [FieldError("name", f"{name[:80]!r} cannot be used", str(SLUG.message))]
     return []
-
-
-def _problems_with_models(counts: Mapping[str, int], where: str) -> list[FieldError]:
-    known = list(GpuModel.objects.order_by("name").values_list("name", flat=True))
-    return [
-        FieldError(
-            f"{where}.{model[:80]}",
-            f"there is no GPU model {model[:80]!r}{did_you_mean(model, known)}",
-            f"one of: {', '.join(known)}",
-        )
-        for model in counts
-        if model not in known
-    ]
 
 
 def _with_cells(desired: VirtualClusterSettings) -> VirtualClusterSettings:

@@ -27,8 +27,9 @@ from scheduler.agents.reservations.choosing import Terms, chosen_nodes, lock_nod
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.jobs.attempts.services.steps import attempt_event
 from scheduler.models.events import Event
-from scheduler.models.nodes import GpuModel, Node
+from scheduler.models.nodes import Node
 from scheduler.models.reservations import Reservation
+from scheduler.models.selectors.nodes import problems_with_gpu_models
 from scheduler.models.selectors.reservations import lasting_reservations
 from scheduler.nodes.services.changes import node_event
 from scheduler.wiring.clock import database_now
@@ -59,9 +60,8 @@ def reservation_create(
     now = database_now()
     check_start(starts_at, now)
     check_end(ends_at, starts_at)
-    if not GpuModel.objects.filter(name=gpu_model).exists():
-        known = ", ".join(GpuModel.objects.order_by("name").values_list("name", flat=True)[:20])
-        raise Invalid.of(FieldError("gpu_model", f"there is no GPU model {gpu_model!r}", f"one of: {known}"))
+    if wrong := problems_with_gpu_models([gpu_model], "gpu_model"):
+        raise Invalid.of(*wrong)
     _check_members(tenant, user, virtual_cluster)
     Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
     lasting = lasting_reservations()

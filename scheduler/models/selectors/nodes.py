@@ -1,6 +1,7 @@
 """Nodes and GPU models, which all signed-in users see; GPUs in use; since when agents are served."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple, get_args
 
@@ -9,11 +10,12 @@ from django.db.models import Count, Exists, OuterRef, Q
 from nodeagent.messages import Enforcement, node_enforcement
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase
+from scheduler.jobspec import did_you_mean
 from scheduler.models.attempts import AllocatedGpu
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, LoanState, Node, NodeState
 from scheduler.models.selectors.maintenance import nodes_in_maintenance
 from scheduler.models.selectors.money import currency
-from tenants.errors import NotFound
+from tenants.errors import FieldError, NotFound
 
 
 def node_get(name: str) -> Node:
@@ -21,6 +23,20 @@ def node_get(name: str) -> Node:
     if node is None:
         raise NotFound(f"There is no node {name[:80]!r}.")
     return node
+
+
+def problems_with_gpu_models(names: Iterable[str], where: str) -> list[FieldError]:
+    """Return those that no node ever had, at the field that `where` makes of each (`guaranteed.{}`)."""
+    known = list(GpuModel.objects.order_by("name").values_list("name", flat=True))
+    return [
+        FieldError(
+            where.format(name[:80]),
+            f"there is no GPU model {name[:80]!r}{did_you_mean(name, known)}",
+            f"one of: {', '.join(known)}",
+        )
+        for name in names
+        if name not in known
+    ]
 
 
 def gpu_models() -> list[dict[str, Any]]:

@@ -8,13 +8,13 @@ from django.db import transaction
 from scheduler.core.lending.checking import problems
 from scheduler.core.model import loan_terms as core
 from scheduler.models.market import MarketRule, Offer, OfferState, RuleKind
+from scheduler.models.selectors.nodes import problems_with_gpu_models
 from scheduler.virtual_clusters.market.selectors import own_guarantees, require_owner
 from scheduler.virtual_clusters.market.services.offers import offer_close
 from scheduler.virtual_clusters.market.services.terms import (
     MOST_RULES,
     Terms,
     lot_document,
-    problems_with_gpu_models,
     refused,
 )
 from scheduler.virtual_clusters.services import lock_guarantees

@@ -13,12 +13,11 @@ from scheduler.core.cells.errors import Problem
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.lots import gpus_of
 from scheduler.core.model import loan_terms as core
-from scheduler.jobspec import did_you_mean
 from scheduler.models.market import Offer, OfferState
-from scheduler.models.nodes import GpuModel
+from scheduler.models.selectors.nodes import problems_with_gpu_models
 from scheduler.virtual_clusters.cells.services import field_errors, summary_of
 from scheduler.virtual_clusters.market.selectors import lot_of, market_now
-from tenants.errors import ApplicationError, Conflict, FieldError, Invalid
+from tenants.errors import ApplicationError, Conflict, Invalid
 from tenants.models import VirtualCluster
 
 #: For how long something is lent at most, and how far ahead it may begin.
@@ -109,20 +108,6 @@ def refused(found: Iterable[Problem], error: type[ApplicationError] = Invalid) -
     """Return the error that states these problems."""
     listed = tuple(found)
     return error(summary_of(listed), field_errors(listed))
-
-
-def problems_with_gpu_models(names: Iterable[str], where: str) -> list[FieldError]:
-    """Return what is wrong with names of GPU models."""
-    known = list(GpuModel.objects.order_by("name").values_list("name", flat=True))
-    return [
-        FieldError(
-            where.format(name[:80]),
-            f"there is no GPU model {name[:80]!r}{did_you_mean(name, known)}",
-            f"one of: {', '.join(known)}",
-        )
-        for name in names
-        if name not in known
-    ]
 
 
 def _problems_with_models(terms: Terms) -> Iterable[Problem]:
