@@ -7,32 +7,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from allot.batch_shell import Component, preamble
-from allot.beginning import begin_at
 from allot.errors import WrongUse
+from allot.sbatch_options import Asked, Given, Site, said_of, take_image
 
 SHORT = {
     "J": "job-name", "t": "time", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "p": "partition",
     "A": "account", "q": "qos", "C": "constraint", "o": "output", "e": "error", "a": "array",
     "d": "dependency", "b": "begin", "D": "chdir", "G": "gpus", "w": "nodelist", "x": "exclude", "H": "hold",
 }  # fmt: skip
-MAIL = {
-    "BEGIN": ["start"],
-    "END": ["end"],
-    "FAIL": ["failure"],
-    "REQUEUE": ["preemption"],
-    "ALL": ["start", "end", "failure", "preemption"],
-    "NONE": [],
-}
-#: What each kind of a dependency waits for; aftercorr and the like are not known here.
-DEPENDENCIES = {"after": "started", "afterany": "ended", "afterok": "succeeded", "afternotok": "failed"}
-UNITS = {"": "MiB", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
-LONGEST_GRACE_SECONDS = 600
 #: Options that each component of a heterogeneous job has for itself; all others are those of the whole job.
 OF_A_COMPONENT = frozenset({
     "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "gres", "gpus",
@@ -41,16 +29,6 @@ OF_A_COMPONENT = frozenset({
 #: Between the components of a heterogeneous job: `#SBATCH hetjob`, and a colon on the command line.
 HETJOB = "hetjob"
 _LIKE_HETJOB = (HETJOB, "packjob")
-#: What the usual names of a QOS mean here; sites name them as they like.
-QOS: Mapping[str, tuple[str, Any]] = {
-    **dict.fromkeys(("guaranteed", "normal"), ("guarantee", "guaranteed")),
-    **dict.fromkeys(
-        ("opportunistic", "preemptible", "preempt", "scavenger", "scavenge", "standby", "spot", "free"),
-        ("guarantee", "opportunistic"),
-    ),
-    **dict.fromkeys(("high", "urgent", "express"), ("priority", 50)),
-    "low": ("priority", -50),
-}
 
 
 @dataclass(frozen=True)
@@ -70,24 +48,6 @@ class Translation:
     spec: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     blocked: bool = False
-
-
-@dataclass
-class Asked:
-    """What a job, or a component of one, asks for in numbers; how they belong together is seen at the end."""
-
-    sizes: dict[str, int] = field(default_factory=dict)
-    memory: dict[str, str] = field(default_factory=dict)
-    models: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Site:
-    """What names of another cluster mean here: partitions as virtual clusters, and accounts as tenants."""
-
-    partitions: Mapping[str, str] = field(default_factory=dict)
-    #: The user's tenants.
-    tenants: Collection[str] = ()
 
 
 #: A line (0: the command line), the long name of an option, and its value.
@@ -140,19 +100,6 @@ def mistyped(script: str) -> list[Note]:
     return found
 
 
-def seconds_of(text: str) -> int | None:
-    """Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None: no limit."""
-    if text.upper() in {"0", "UNLIMITED", "INFINITE"}:
-        return None
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if not match:
-        raise WrongUse(f"time {text!r} is not a time; expected minutes, H:M:S or D-H:M:S.")
-    days, a, b, c = (int(part or 0) for part in match.groups())
-    if match[1]:
-        return days * 86400 + a * 3600 + b * 60 + c
-    return a * 3600 + b * 60 + c if match[4] else a * 60 + b
-
-
 def translate(
     script: str,
     name: str,
@@ -177,7 +124,8 @@ def translate(
                 if number and is_common:
                     how, what = _again((option, value or "") in said)
                 else:
-                    how, what = _one(option, value or "", made.spec, asked[number], site or Site())
+                    given = Given(option, value or "", made.spec, asked[number], site or Site())
+                    how, what = said_of(given)
             except WrongUse as error:
                 raise WrongUse(f"Line {line}: {error}" if line else str(error)) from None
             said.add((option, value or ""))
@@ -217,137 +165,6 @@ def _again(is_same: bool) -> tuple[str, str]:
     return "not possible", "left out: the first component states it for all of the job"
 
 
-def _number(option: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise WrongUse(f"--{option}={text} is not a whole number from 1.")
-    return int(text)
-
-
-def _one(
-    option: str,
-    value: str,
-    spec: dict[str, Any],
-    asked: Asked,
-    site: Site,
-) -> tuple[str, str]:
-    done = "translated"
-    sizes, models = asked.sizes, asked.models
-    if option == "job-name":
-        spec["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("._-") or spec["name"]
-        return (done if spec["name"] == value else "approximated"), f"name: {spec['name']}"
-    if option == "time":
-        limit = seconds_of(value)
-        if limit:
-            spec["time_limit"] = limit
-        return done, f"time_limit: {limit} seconds" if limit else "no time limit"
-    if option in {"nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu"}:
-        sizes[option] = _number(option, value.split("-")[0] if option == "nodes" else value)
-        return ("approximated" if "-" in value else done), f"{sizes[option]}, in replicas and resources"
-    if option in {"gres", "gpus", "gpus-per-node", "gpus-per-task"}:
-        parts = value.split(":")
-        if option == "gres":
-            if parts[0] != "gpu" or "," in value:
-                return "not possible", "gpu is the only generic resource known here"
-            parts = parts[1:]
-        count = _number(option, parts.pop()) if parts and parts[-1].isdecimal() else 1
-        models += parts[:1]
-        sizes["gpus-per-node" if option == "gres" else option] = count
-        return done, f"{count} GPU{'' if count == 1 else 's'}" + (f" of model {parts[0]}" if parts else "")
-    if option in {"mem", "mem-per-cpu", "mem-per-gpu"}:
-        match = re.fullmatch(r"(\d+)([KMGT]?)B?", value.upper())
-        if not match:
-            raise WrongUse(f"--{option}={value} is not a size; expected a number with K, M, G or T.")
-        asked.memory[option] = f"{match[1]}{UNITS[match[2]]}"
-        return done, "resources.memory of each replica"
-    if option == "partition":
-        if value in site.partitions:
-            spec["virtual_cluster"] = site.partitions[value]
-            return done, f"virtual_cluster: {site.partitions[value]}"
-        return "not possible", f"say which virtual cluster it is: --map-partition {value}=NAME"
-    if option == "signal":
-        match = re.fullmatch(r"(?:[RB]+:)?\w+(?:@(\d+))?", value)
-        if not match:
-            raise WrongUse(f"--signal={value} is not of the form B:USR1@60.")
-        grace = min(int(match[1] or 60), LONGEST_GRACE_SECONDS)
-        spec["checkpoint"] = {"grace_seconds": grace}
-        return "approximated", f"checkpoint.grace_seconds: {grace}; the signal is SIGTERM"
-    if option == "mail-type":
-        kinds = [MAIL.get(kind.strip().upper()) for kind in value.split(",")]
-        spec["notify"] = {"email": list(dict.fromkeys(k for known in kinds for k in known or []))}
-        return ("approximated" if None in kinds else done), "notify.email, to your own address"
-    if option in {"requeue", "no-requeue"}:
-        if option == "no-requeue":
-            spec["retry"] = {"max_attempts": 1}
-        return "approximated", "retry.max_attempts: " + ("1" if option == "no-requeue" else "as usual, 3")
-    if option == "dependency":
-        return _dependency(value, spec)
-    if option == "array":
-        spec["array"] = {"indices": value}
-        return done, f"array: {value}"
-    if option == "kill-on-invalid-dep":
-        spec["on_unmet"] = "wait" if value == "no" else "cancel"
-        return done, f"on_unmet: {spec['on_unmet']}"
-    if option == "begin":
-        spec["begin"] = begin_at(value)
-        return done, f"begin: {spec['begin']}"
-    if option == "reservation":
-        spec["reservation"] = value
-        return done, f"reservation: {value}"
-    if option == "export":
-        pairs = [part.partition("=") for part in value.split(",") if "=" in part]
-        spec["env"] = {name.strip(): text for name, _, text in pairs}
-        if not spec["env"]:
-            return "not possible", "left out: the variables of your shell stay here"
-        return "approximated", f"variables {', '.join(spec['env'])}; those of your shell stay here"
-    if option == "container-image":
-        return _image(value, spec)
-    if option == "account":
-        return _account(value, spec, site)
-    if option == "qos":
-        return _qos(value, spec)
-    if option == "hold":
-        spec["hold"] = True
-        return done, "on hold until `allot release`"
-    if option in {"output", "error"}:
-        return "approximated", "output is kept with the job: allot logs"
-    if option == "constraint" and re.fullmatch(r"[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*", value):
-        models += value.split("|")
-        return "approximated", "taken as GPU models: " + ", ".join(value.split("|"))
-    return "not possible", "left out"
-
-
-def _account(value: str, spec: dict[str, Any], site: Site) -> tuple[str, str]:
-    if value in site.tenants:
-        spec["tenant"] = value
-        return "translated", f"tenant: {value}"
-    mine = f"you have {', '.join(sorted(site.tenants))}" if site.tenants else "you are in none"
-    return "not possible", f"ignored: it is not a tenant of yours ({mine}); choose one with --tenant"
-
-
-def _qos(value: str, spec: dict[str, Any]) -> tuple[str, str]:
-    if value.lower() not in QOS:
-        return "not possible", f"ignored: it means no tier or priority here, as {', '.join(QOS)} do"
-    name, chosen = QOS[value.lower()]
-    spec[name] = chosen
-    return "approximated", f"{name}: {chosen}"
-
-
-def qos_fields(value: str) -> Mapping[str, Any]:
-    """Return the field of the specification that a QOS means. Raises WrongUse for other names."""
-    if value.lower() not in QOS:
-        raise WrongUse(f"--qos {value}: it means no tier or priority here; expected one of {', '.join(QOS)}.")
-    return dict([QOS[value.lower()]])
-
-
-def _image(value: str, spec: dict[str, Any]) -> tuple[str, str]:
-    """Pyxis names images as enroot does, `docker://USER@REGISTRY#IMAGE:TAG`, or by a squashed file."""
-    name = value.removeprefix("docker://").replace("#", "/", 1)
-    if name.startswith(("/", ".", "~", "$")) or name.endswith(".sqsh") or "@" in name.partition("/")[0]:
-        return "not possible", "left out: expected an image of a registry, without a user; no file"
-    spec["image"] = name
-    return "translated", f"image: {name}"
-
-
 def _images_of_steps(script: str, made: Translation) -> None:
     """Take the image of the script's srun for the job's, where all name the same one."""
     joined = script.replace("\\\n", " ")
@@ -361,32 +178,10 @@ def _images_of_steps(script: str, made: Translation) -> None:
         made.notes.append(Note(0, option, "not possible", what))
         return
     (image,) = images
-    how, what = _image(image, made.spec)
+    how, what = take_image(image, made.spec)
     if how == "translated":
         how, what = "approximated", f"{what}, in which all of the script runs"
     made.notes.append(Note(0, option, how, what))
-
-
-def _dependency(value: str, spec: dict[str, Any]) -> tuple[str, str]:
-    """`afterok:17:18,singleton`; with ? between them one would be enough, which is not possible here."""
-    after: list[dict[str, Any]] = []
-    for part in value.split(","):
-        kind, *jobs = part.split(":")
-        if kind == "singleton" and not jobs:
-            spec["singleton"] = True
-        elif kind in DEPENDENCIES and jobs and all(job.isdecimal() for job in jobs):
-            after += [{"job": int(job), "when": DEPENDENCIES[kind]} for job in jobs]
-        else:
-            known = ", ".join(f"{word}:ID" for word in DEPENDENCIES)
-            raise WrongUse(
-                f"--dependency={value}: {part!r} is not known here; expected one or more of {known},"
-                " singleton, with commas between them."
-            )
-    if after:
-        spec["after"] = after
-    wishes = [f"job {each['job']} has {each['when']}" for each in after]
-    told = ["singleton"] * ("singleton" in spec) + wishes
-    return "translated", f"starts when {', '.join(told)}"
 
 
 def _shape(script: str, made: Translation, asked: Sequence[Asked]) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from allot.errors import WrongUse
-from allot.sbatch import QOS, Site, options_of, seconds_of, translate
+from allot.sbatch import options_of, translate
+from allot.sbatch_options import QOS, Site, seconds_of
 from scheduler.jobspec.parsing import parse
 
 SITE = Site({"gpu": "research"}, ["vision", "research"])
@@ -175,6 +176,20 @@ def test_times_and_bad_input() -> None:
     with pytest.raises(WrongUse, match="python"):
         translate("#!/usr/bin/env python\n#SBATCH -G 1\n", "job")
     assert options_of("#!/bin/bash\n#SBATCH -N2\n") == [(2, "nodes", "2")]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--gres=gpu:0", "--gres=gpu:0: 0 is not a whole number from 1."),
+        ("--gpus=V100:0", "--gpus=V100:0: 0 is not a whole number from 1."),
+        ("--ntasks=two", "--ntasks=two is not a whole number from 1."),
+    ],
+)
+def test_a_wrong_number_is_quoted_as_it_was_written(option: str, told: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        translate(f"#!/bin/bash\n#SBATCH {option}\ntrue\n", "run.sh")
+    assert str(refused.value) == f"Line 2: {told}"
 
 
 @pytest.mark.parametrize("script", ["", "\n", "echo sh\n", "#SBATCH -G 1\necho hi\n"])

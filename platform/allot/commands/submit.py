@@ -16,7 +16,8 @@ from allot.commands.uploading import UploadOption, bring_code, packed_code
 from allot.describe import asked_words, gpus_wanted, problem_lines, task_line, time_limit_words
 from allot.errors import FieldProblem, Refused, WrongUse
 from allot.output import Format, print_line, print_objects, say
-from allot.sbatch import Site, qos_fields, translate
+from allot.sbatch import translate
+from allot.sbatch_options import Site, qos_fields
 from allot.spec_flags import spec_flags, values_of
 from allot.specfiles import Over, Source, name_from, pairs, read_sources, read_text
 

@@ -9,7 +9,7 @@ from allot.beginning import begin_at
 from allot.commands.options import connect
 from allot.errors import WrongUse
 from allot.output import print_line
-from allot.sbatch import seconds_of
+from allot.sbatch_options import seconds_of
 from allot.slurm import words
 from allot.slurm.cluster import gres_of, reason_of, state_of
 from allot.slurm.options import jobs_of, listed_ids
