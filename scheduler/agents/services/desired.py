@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.utils.crypto import salted_hmac
 
 from nodeagent.messages import INPUT_PORT, Code, DesiredPart, GpuPart, Launcher, Replica, Turn
@@ -29,6 +29,8 @@ _LOGICAL_WORLD_SIZE = "ALLOT_LOGICAL_WORLD_SIZE"
 _MPI, _LAUNCH_KEY = "mpi", "ALLOT_LAUNCH_KEY"
 #: What replicas of a task of an array find: its index, the array's number, and the number of tasks.
 _ARRAY_VARIABLES = ("ALLOT_ARRAY_INDEX", "ALLOT_ARRAY", "ALLOT_ARRAY_SIZE")
+#: An attempt that has ended shares the GPUs of its allocation with no other any more.
+_HAS_NOT_ENDED = ~Q(attempt__allocation__attempts__state=AttemptState.ENDED)
 
 
 def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
@@ -39,7 +41,7 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
         AttemptPart.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
         .exclude(state=PartState.EXITED)
         .select_related("attempt__job__tenant", "attempt__allocation")
-        .annotate(sharers=Count("attempt__allocation__attempts"))
+        .annotate(sharers=Count("attempt__allocation__attempts", filter=_HAS_NOT_ENDED))
         .order_by("attempt_id")
     )
     turns = time_slices_of([part.attempt for part in parts])

@@ -28,6 +28,7 @@ def pair() -> tuple[Attempt, Attempt]:
 def test_each_is_told_its_turn_and_everybody_sees_it(pair: tuple[Attempt, Attempt]) -> None:
     host, guest = pair
     node = host.parts.get().node
+    assert all(part.shares_gpus for part in desired_parts(node))
     turns = {part.attempt: part.turn for part in desired_parts(node)}
     assert turns == {
         host.id: Turn(index=0, count=2, seconds=45.0),
@@ -42,5 +43,6 @@ def test_each_is_told_its_turn_and_everybody_sees_it(pair: tuple[Attempt, Attemp
 def test_who_is_left_runs_all_the_time(pair: tuple[Attempt, Attempt]) -> None:
     host, guest = pair
     Attempt.objects.filter(id=host.id).update(state="ended", outcome="succeeded")
-    assert [part.turn for part in desired_parts(guest.parts.get().node)] == [None]
+    (part,) = desired_parts(guest.parts.get().node)
+    assert (part.turn, part.shares_gpus) == (None, False)
     assert attempt_representations.attempts([guest.id])[0]["turn"] is None
