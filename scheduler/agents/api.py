@@ -50,12 +50,17 @@ def _endpoint(
         if node is None:
             return _not_signed_in()
         try:
-            return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
+            message = read(json.loads(request.body))
         except RecursionError:
             return error_response("malformed", "The JSON is nested too deeply.", 400)
+        except ValueError as error:
+            return error_response("malformed", str(error), 400)
+        try:
+            return JsonResponse(encode(apply(node, message)))
         except NodeRefusal as error:
             return error_response("node_refused", str(error), 403)
-        except (MessageError, ValueError) as error:
+        except MessageError as error:
+            # Any other ValueError is a fault of the server: it is logged, and the agent asks again.
             return error_response("malformed", str(error), 400)
 
     return view

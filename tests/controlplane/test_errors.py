@@ -13,6 +13,7 @@ from django.http import Http404
 from rest_framework import serializers
 
 from controlplane.errors import FRAMEWORK, describe
+from nodeagent.messages import PROTOCOL
 from scheduler.core.model.errors import InvalidTransition
 from scheduler.models import Node
 from tenants import tokens
@@ -166,14 +167,34 @@ def test_a_host_that_is_none_of_ours_is_refused_without_a_traceback(path, caplog
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/api/agent/v1/sync", "/api/agent/v1/logs"])
-def test_deep_json_of_an_agent_is_malformed(path):
+def an_agent() -> Caller:
+    """The agent of a new node."""
     secret = tokens.new_secret(tokens.NODE_PREFIX)
     node = make_node(gpus=1)
     Node.objects.filter(id=node.id).update(token_key=secret.key, token_digest=secret.digest)
-    is_error(Caller(secret.text).post(path, b"[" * 100_000), 400, "malformed")
-    is_error(Caller(secret.text).post(path, b'{"protocol":' * 100_000), 400, "malformed")
+    return Caller(secret.text)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/api/agent/v1/sync", "/api/agent/v1/logs"])
+def test_deep_json_of_an_agent_is_malformed(path):
+    agent = an_agent()
+    is_error(agent.post(path, b"[" * 100_000), 400, "malformed")
+    is_error(agent.post(path, b'{"protocol":' * 100_000), 400, "malformed")
+
+
+@pytest.mark.django_db
+def test_a_value_error_of_the_server_is_not_blamed_on_the_message_of_an_agent(monkeypatch, caplog):
+    def breaks(*_, **__):
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr("scheduler.agents.services.reports.desired_parts", breaks)
+    agent = an_agent()
+    agent.client.raise_request_exception = False
+    report = {"protocol": PROTOCOL, "boot": "life-1", "generation": 0}
+    is_error(agent.post("/api/agent/v1/sync", report), 500, "internal")
+    assert "a fault of ours" in caplog.text
+    is_error(agent.post("/api/agent/v1/sync", {**report, "generation": "none"}), 400, "malformed")
 
 
 @pytest.mark.django_db

@@ -86,9 +86,8 @@ def report_apply(node: Node, report: Report) -> DesiredState:
     for job_id, part_report in _news(node, report.parts):
         try:
             _part_apply(node, job_id, part_report, at=now)
-        except (OperationalError, ValueError):
-            # The database is away or ended this for a deadlock, or the report is malformed: the agent repeats
-            # it, or leaves its progress out.
+        except OperationalError:
+            # The database is away, or ended this for a deadlock: the agent repeats the report.
             raise
         except Exception:
             # What one job reports must not cost all others on the node their lease.
