@@ -14,6 +14,7 @@ from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import change_node, node_locked, withdrawn
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
+from scheduler.wiring.sweeps import for_each
 from tenants.errors import Conflict
 
 
@@ -30,32 +31,65 @@ def node_drain(*, node: Node, actor: str, why: str = "", deadline: datetime | No
 
 def drain_overdue() -> None:
     """Move away what is left on nodes whose deadline has passed."""
-    for node in Node.objects.filter(drain_deadline__lte=database_now()).order_by("id"):
-        _drain_now(node=node, actor=node.cordoned_by, why=node.cordon_why, only_overdue=True)
+    overdue = Node.objects.filter(drain_deadline__lte=database_now()).order_by("id")
+    for_each("the drain of", overdue, _drain_if_overdue)
 
 
 @repeated_on_deadlock
-def _drain_now(*, node: Node, actor: str, why: str, only_overdue: bool = False) -> None:
-    # Cordoned first and in a transaction of its own: from then on no round puts anything there, so what
-    # is found afterwards is all there is; and no transaction takes a job's lock while it holds a node's.
+def _drain_now(*, node: Node, actor: str, why: str) -> None:
+    with transaction.atomic():
+        deadline = _close(node_locked(node), actor=actor, why=why)
+    with transaction.atomic():
+        _move_away(list(_unended_attempts(node).values_list("job_id", flat=True)), node, actor=actor)
+        # Last, so that a drain that breaks off is done again by `drain_overdue`.
+        _deadline_met(node, deadline)
+
+
+def _drain_if_overdue(node: Node) -> None:
+    """Drain a node whose deadline has passed: each attempt by itself, so that one that cannot be stopped
+    keeps no other there.
+    """
     with transaction.atomic():
         node = node_locked(node)
-        deadline = node.drain_deadline
-        if only_overdue and (deadline is None or deadline > database_now()):
+        if node.drain_deadline is None or node.drain_deadline > database_now():
             return
-        if not node.draining or deadline is not None:
-            state = {"cordoned": True, "draining": True, "returns_itself": False}
-            change_node(node, "node.draining", actor=actor, why=why, **state, **withdrawn(actor, why))
+        deadline = _close(node, actor=node.cordoned_by, why=node.cordon_why)
+    rows = _unended_attempts(node).order_by("job_id", "id").values_list("job_id", flat=True)
+    for_each("the move of job", rows, lambda job_id: _move_away([job_id], node, actor=node.cordoned_by))
+    # Else the next sweep tries again.
+    if not _unended_attempts(node).exclude(state=AttemptState.STOPPING).exists():
+        _deadline_met(node, deadline)
+
+
+def _close(node: Node, *, actor: str, why: str) -> datetime | None:
+    """Let nothing start on the locked node from now on; return the deadline that its drain had.
+
+    In a transaction of its own, before attempts are stopped: then no round puts anything there, so what is
+    found afterwards is all there is; and no transaction takes a job's lock while it holds a node's.
+    """
+    deadline = node.drain_deadline
+    is_announced = deadline is not None and (node.cordoned_at is None or node.cordoned_at < deadline)
+    if not node.draining or is_announced:
+        state = {"cordoned": True, "draining": True, "returns_itself": False}
+        change_node(node, "node.draining", actor=actor, why=why, **state, **withdrawn(actor, why))
+    return deadline
+
+
+@transaction.atomic
+def _move_away(jobs: list[int], node: Node, *, actor: str) -> None:
+    """Stop the attempts of these jobs on the node."""
     message = f"Node {node.name} is being drained; the job is queued again."
-    with transaction.atomic():
-        lock_jobs(list(_unended_attempts(node).values_list("job_id", flat=True)))
-        unended = _unended_attempts(node).select_related("job", "allocation").order_by("job_id", "id")
-        for attempt in unended:
-            attempt_stop(attempt, cause=StopCause.DRAINED, actor=actor, message=message)
-        # Last, so that a drain that breaks off is done again by `drain_overdue`.
-        announced = Node.objects.filter(id=node.id, drain_deadline__isnull=False)
-        if announced.filter(drain_deadline=deadline).update(drain_deadline=None, version=F("version") + 1):
-            publish_nodes([node.id])
+    lock_jobs(jobs)
+    unended = _unended_attempts(node).filter(job_id__in=jobs).select_related("job", "allocation")
+    for attempt in unended.order_by("job_id", "id"):
+        attempt_stop(attempt, cause=StopCause.DRAINED, actor=actor, message=message)
+
+
+def _deadline_met(node: Node, deadline: datetime | None) -> None:
+    """Forget the deadline, unless an operator has moved it meanwhile."""
+    announced = Node.objects.filter(id=node.id, drain_deadline__isnull=False)
+    if announced.filter(drain_deadline=deadline).update(drain_deadline=None, version=F("version") + 1):
+        publish_nodes([node.id])
 
 
 @transaction.atomic

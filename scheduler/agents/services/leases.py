@@ -1,6 +1,7 @@
 """Nodes that stopped reporting and gangs that never became ready: what no message reports."""
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -12,8 +13,9 @@ from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.nodes import AgentService, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
-from scheduler.nodes.services.changes import node_event
+from scheduler.nodes.services.changes import node_event, node_locked
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 
 #: How often the server shows that agents are served, and how old the last time may be.
@@ -67,14 +69,14 @@ def expire_leases() -> None:
     if not _are_served(now):
         return
     overdue = Node.objects.filter(state=NodeState.READY, lease_expires_at__lt=now - margin)
-    for node in overdue.order_by("id"):
-        _node_lost(node, at=now, last_report=now - margin)
+    lose = partial(_node_lost, at=now, last_report=now - margin)
+    for_each("the loss of", overdue.order_by("id"), lose)
     _parts_lost(at=now)
     late = Attempt.objects.filter(
         state=AttemptState.STARTING, go=False, starting_at__lt=now - timedelta(seconds=GANG_READY_SECONDS)
     )
-    for attempt_id, job_id in late.values_list("id", "job_id"):
-        _gang_late(attempt_id, job_id, at=now)
+    rows = late.values_list("id", "job_id")
+    for_each("the stop of (gang, job)", rows, lambda row: _gang_late(*row, at=now))
 
 
 @transaction.atomic
@@ -96,16 +98,18 @@ def _parts_lost(*, at: datetime) -> None:
     parts = AttemptPart.objects.filter(node__state=NodeState.LOST, attempt__state__in=ATTEMPT_LIVE).exclude(
         state=PartState.EXITED
     )
-    for part_id, job_id in parts.order_by("node_id", "id").values_list("id", "attempt__job_id"):
-        _part_lost(part_id, job_id, at=at)
+    rows = parts.order_by("node_id", "id").values_list("id", "attempt__job_id")
+    for_each("the loss of (part, job)", rows, lambda row: _part_lost(*row, at=at))
 
 
 @transaction.atomic
 def _part_lost(part_id: int, job_id: int, *, at: datetime) -> None:
     lock_jobs([job_id])
     part = AttemptPart.objects.select_related("attempt__job", "attempt__allocation", "node").get(id=part_id)
-    # A sweep over many parts takes a while. A node that reported meanwhile says itself what it runs.
-    if part.node.state != NodeState.LOST:
+    # A sweep over many parts takes a while. A node that reports meanwhile says itself what it runs: its
+    # report has renewed the lease by now, or waits for this lock and is answered that the part is over.
+    node = node_locked(part.node)
+    if node.state != NodeState.LOST or (node.lease_expires_at is not None and node.lease_expires_at > at):
         return
     part_exited(
         part,

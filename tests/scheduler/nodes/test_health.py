@@ -6,9 +6,10 @@ import pytest
 from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, Finding, Report
+from scheduler.agents.services import draining
 from scheduler.agents.services.draining import drain_overdue, node_drain
 from scheduler.agents.services.reports import report_apply
-from scheduler.models import Event, Node, NodeCheck
+from scheduler.models import Attempt, Event, Node, NodeCheck
 from scheduler.nodes.services.health import return_sound_nodes
 from scheduler.nodes.services.managing import node_change
 from scheduler.rounds.snapshot import read_snapshot
@@ -162,6 +163,34 @@ class TestDeadlines:
         assert events_of(node) == ["node.drain_announced", "node.draining"]
         with pytest.raises(Conflict, match="being drained already"):
             node_drain(node=node, actor="olga", deadline=timezone.now() + timedelta(hours=1))
+
+    def test_what_cannot_be_stopped_keeps_no_other_on_the_node_or_on_the_next(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        nodes = [make_node(gpus=2), make_node(gpus=1)]
+        attempts = [make_attempt(make_job(), [gpu]) for node in nodes for gpu in gpus_of(node)]
+        for node in nodes:
+            node_drain(node=node, actor="olga", deadline=timezone.now() + timedelta(hours=1))
+        Node.objects.update(drain_deadline=timezone.now())
+        stop = draining.attempt_stop
+
+        def attempt_stop(attempt: Attempt, **how: object) -> None:
+            if attempt.id == attempts[0].id:
+                raise ZeroDivisionError
+            stop(attempt, **how)  # type: ignore[arg-type]
+
+        def states() -> list[str]:
+            return [Attempt.objects.get(id=attempt.id).state for attempt in attempts]
+
+        monkeypatch.setattr(draining, "attempt_stop", attempt_stop)
+        for _ in range(2):
+            drain_overdue()
+            assert states() == ["running", "stopping", "stopping"]
+        assert events_of(nodes[0]) == ["node.drain_announced", "node.draining"]
+        monkeypatch.setattr(draining, "attempt_stop", stop)
+        drain_overdue()
+        assert states() == ["stopping"] * 3
+        assert not Node.objects.filter(drain_deadline__isnull=False).exists()
 
     def test_a_deadline_can_be_moved_and_called_off(self) -> None:
         node = make_node(cordoned=True)
