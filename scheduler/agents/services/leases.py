@@ -1,4 +1,4 @@
-"""Nodes that stopped reporting and gangs that never became ready: what no message reports."""
+"""Nodes that stopped reporting and attempts that never began to run: what no message reports."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +12,7 @@ from scheduler.jobs.attempts.services.lifecycle import attempt_stop, part_exited
 from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.nodes import AgentService, Node, NodeState
+from scheduler.models.selectors.nodes import served_since
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event, node_locked
 from scheduler.wiring.clock import database_now
@@ -21,8 +22,11 @@ from scheduler.wiring.wakeups import request_round_on_commit
 #: How often the server shows that agents are served, and how old the last time may be.
 PULSE_SECONDS = 1.0
 STILL_SECONDS = 5.0
-#: How long a gang may take until every node of it is ready.
-GANG_READY_SECONDS = 60
+#: How long the nodes of an attempt may take to prepare it, and then again to run it.
+START_SECONDS = 60.0
+#: So much longer where they fetch its code first: twice what an agent gives that by default, since they also
+#: unpack it.
+CODE_SECONDS = 600.0
 
 
 def pulse() -> float:
@@ -58,7 +62,7 @@ def _are_served(now: datetime) -> bool:
 
 
 def expire_leases() -> None:
-    """Declare nodes lost whose lease and margin are over; stop gangs whose nodes did not become ready.
+    """Declare nodes lost whose lease and margin are over; stop attempts that did not start in time.
 
     No node is declared lost while agents are not served, since then the server itself may be silent. By the
     end of the margin the node's own shims have killed what ran there (their deadline is the lease itself). So
@@ -72,11 +76,7 @@ def expire_leases() -> None:
     lose = partial(_node_lost, at=now, last_report=now - margin)
     for_each("the loss of", overdue.order_by("id"), lose)
     _parts_lost(at=now)
-    late = Attempt.objects.filter(
-        state=AttemptState.STARTING, go=False, starting_at__lt=now - timedelta(seconds=GANG_READY_SECONDS)
-    )
-    rows = late.values_list("id", "job_id")
-    for_each("the stop of (gang, job)", rows, lambda row: _gang_late(*row, at=now))
+    _stop_late_starts(at=now)
 
 
 @transaction.atomic
@@ -121,13 +121,52 @@ def _part_lost(part_id: int, job_id: int, *, at: datetime) -> None:
     )
 
 
-def _gang_late(attempt_id: int, job_id: int, *, at: datetime) -> None:
+def _stop_late_starts(*, at: datetime) -> None:
+    """Stop the attempts that hold GPUs and were not prepared, or do not run, within their time."""
+    latest, since = at - _step_limit(), served_since()
+    # While the server was away, nodes could not report what they had done.
+    if since is not None and since > latest:
+        return
+    starting = Attempt.objects.filter(state=AttemptState.STARTING, starting_at__lt=latest)
+    stop = partial(_stop_if_late, since=since, at=at)
+    for_each("the late start of", starting.select_related("job").order_by("id"), stop)
+
+
+def _stop_if_late(attempt: Attempt, *, since: datetime | None, at: datetime) -> None:
+    if not _what_is_late(attempt, since=since, at=at):
+        return
     with transaction.atomic():
-        lock_jobs([job_id])
-        attempt = Attempt.objects.select_related("job", "allocation").get(id=attempt_id)
-        if attempt.state == AttemptState.STARTING and not attempt.go:
-            missing = attempt.parts.exclude(state=PartState.READY).values_list("node__name", flat=True)
-            message = (
-                f"Not every node of the gang was ready within {GANG_READY_SECONDS} s: {', '.join(missing)}."
-            )
+        lock_jobs([attempt.job_id])
+        # It may have begun to run before the lock.
+        attempt = Attempt.objects.select_related("job", "allocation").get(id=attempt.id)
+        if message := _what_is_late(attempt, since=since, at=at):
             attempt_stop(attempt, cause=StopCause.GANG_TIMEOUT, actor="leases", message=message, at=at)
+
+
+def _what_is_late(attempt: Attempt, *, since: datetime | None, at: datetime) -> str:
+    """Return which nodes did not do what in time; "" while there is time, or when it has started.
+
+    `since`: from when on agents could report, if that is known.
+    """
+    if attempt.state != AttemptState.STARTING or attempt.starting_at is None:
+        return ""
+    waited = at - max(attempt.starting_at, since or attempt.starting_at)
+    limit = _step_limit(has_code=attempt.job.specification.code is not None)
+    # The nodes of a gang run it only once all of them have prepared it, which may be at the last moment.
+    steps = ((PartState.WAITING, "ready", limit), (PartState.READY, "running", 2 * limit))
+    for state, step, allowed in steps:
+        if waited < allowed:
+            break
+        late = attempt.parts.filter(state=state).order_by("node__name")
+        if names := ", ".join(late.values_list("node__name", flat=True)):
+            return f"Not every node was {step} within {allowed.total_seconds():g} s: {names}."
+    return ""
+
+
+def _step_limit(*, has_code: bool = False) -> timedelta:
+    """Return the time for each of the two steps of a start: to prepare an attempt, and to run it.
+
+    It is at least two leases: for one of them an agent may be away without losing its node.
+    """
+    seconds = max(START_SECONDS, 2 * settings.CONFIG.node_lease_seconds)
+    return timedelta(seconds=seconds + (CODE_SECONDS if has_code else 0.0))
