@@ -98,6 +98,19 @@ def write_json(path: str, value: Any) -> None:
     os.replace(temporary, path)
 
 
+def overwrite(path: str, text: str) -> None:
+    """Write over the beginning of the file; make it if there is none.
+
+    Unlike `write_json` it needs no room on the disk where the file is as long already; file systems that
+    never write in place may need it all the same. A reader may see half of the old and half of the new text.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, text.encode(), 0)
+    finally:
+        os.close(descriptor)
+
+
 def write_private(path: str, text: str) -> None:
     """Write a file that only its owner can read."""
     with open(path, "w", encoding="utf-8", opener=_private) as file:

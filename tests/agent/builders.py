@@ -19,6 +19,7 @@ from nodeagent.configuration import (
     read_configurations,
 )
 from nodeagent.folder import AttemptFolder
+from nodeagent.lease import read_lease
 from nodeagent.machine import ALIVE, AttemptExited
 from nodeagent.messages import DesiredPart, Replica, encode
 from nodeagent.process.environment import stray_mark
@@ -152,7 +153,9 @@ class AgentProcess:
 
     def lease_deadline(self) -> float:
         """When the lease ends that the server gave it last, by the boot clock."""
-        return float(json.loads((self.attempts.parent / "lease").read_text()))
+        deadline = read_lease(str(self.attempts.parent / "lease"))
+        assert deadline is not None
+        return deadline
 
     def is_over(self, attempt: int) -> bool:
         """Whether the shim has written its last word."""

@@ -21,6 +21,7 @@ from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus, BatchNo
 from nodeagent.clock import boot_clock_seconds
 from nodeagent.devices.inventory import Load, find_devices
 from nodeagent.folder import read_json
+from nodeagent.lease import read_lease
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
 from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer
 from nodeagent.shim.freezing import FREEZE_SECONDS
@@ -130,8 +131,12 @@ class BatchNodeOfTests:
         """When its shim's lease ends, once the remote runner knows of the newest."""
         granted = BatchJobFolder(str(self.runtime.jobs_folder / str(attempt))).lease
         lease = read_json(self.runtime.folder(attempt).spec)["lease"]
-        await until_async(lambda: read_json(lease) == read_json(granted)["deadline"])
-        return float(read_json(lease))
+
+        def renewed() -> float | None:
+            deadline = read_lease(lease)
+            return deadline if deadline == pytest.approx(read_json(granted)["deadline"], abs=1e-3) else None
+
+        return float(await until_async(renewed))
 
     async def end_of(self, attempt: int) -> Outcome:
         await until_async(lambda: attempt in self.outcomes)

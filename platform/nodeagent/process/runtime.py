@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -22,8 +23,9 @@ from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
 from nodeagent.executor import kept_desired, start_failed
-from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.folder import AttemptFolder, overwrite, read_json, write_json
 from nodeagent.grace import shorter_grace
+from nodeagent.lease import read_lease, write_lease
 from nodeagent.machine import (
     AttemptAdopted,
     AttemptExited,
@@ -60,6 +62,8 @@ log = logging.getLogger(__name__)
 #: The longest part of a lease that is spent on letting jobs end well.
 LEASE_GRACE_SHARE = 0.25
 CLEAR_AGAIN_SECONDS = 0.05
+#: Of the file that says which process the agent is: more than that ever takes.
+AGENT_BYTES = 128
 #: Devices seldom break, and a driver takes its time to say so.
 INVENTORY_SECONDS = 30.0
 
@@ -84,7 +88,9 @@ class ProcessRuntime:
         self.lease = str(self.root / "lease")
         #: The process that moves the lease forward. Shims check whether it lives.
         self.agent = str(self.root / "agent")
-        write_json(self.agent, {"pid": os.getpid(), "identity": process_identity(os.getpid())})
+        this = json.dumps({"pid": os.getpid(), "identity": process_identity(os.getpid())})
+        # In place, since jobs run on while a full disk would keep this agent from its start.
+        overwrite(self.agent, this.ljust(AGENT_BYTES))
         # Two nodes of one name, in two demonstrations on one machine, must not share groups.
         unique = f"{configuration.node}-{zlib.crc32(str(self.root).encode()):08x}"
         self.cgroups = find_cgroups(unique) if cgroups is None else cgroups
@@ -132,12 +138,17 @@ class ProcessRuntime:
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
         """Let every shim go on until the deadline; wake those that stand still and may go on."""
         self.lease_seconds = lease_seconds
-        write_json(self.lease, deadline)
+        write_lease(self.lease, deadline)
         for attempt in attempts:
             folder, shim = self.folder(attempt), self.shims.get(attempt)
             if shim is not None and os.path.exists(folder.frozen):
+                try:
+                    write_json(folder.resume, deadline)
+                except OSError:
+                    # The disk is full, say. The others may go on, and this one at the next answer.
+                    log.exception("Attempt %d cannot be told to go on", attempt)
+                    continue
                 log.info("Attempt %d goes on: the control plane answers and still wants it.", attempt)
-                write_json(folder.resume, deadline)
                 shim.wake()
 
     def is_frozen(self, attempt: int) -> bool:
@@ -147,7 +158,7 @@ class ProcessRuntime:
 
     def lease_deadline(self) -> float:
         """Return the deadline an earlier life of the agent left behind."""
-        return float(read_json(self.lease) or 0.0)
+        return read_lease(self.lease) or 0.0
 
     def prepare(self, desired: DesiredPart, code: IO[bytes] | None = None) -> None:
         """Make the folders and, for rank 0, choose the port where the gang meets."""

@@ -24,6 +24,7 @@ import time
 from nodeagent.clock import boot_clock_seconds, wait_seconds, wall_clock_seconds
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.grace import shorter_grace
+from nodeagent.lease import read_lease
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
     descendants,
@@ -409,9 +410,9 @@ class Shim:
 
     def renewed_lease_end(self) -> float:
         """Read the deadline again; return when the attempt would have to be frozen or stopped."""
-        lease = read_json(self.spec["lease"])
+        lease = read_lease(self.spec["lease"])
         if lease is not None:
-            self.deadline = max(self.deadline, float(lease))
+            self.deadline = max(self.deadline, lease)
         return self.deadline - self.lease_stop_seconds()
 
     def lease_stop_seconds(self) -> float:
