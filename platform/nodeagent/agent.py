@@ -13,6 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from nodeagent import VERSION
 from nodeagent.client import Backoff, Client, Refusal, Unreachable, stay_awake
@@ -20,6 +21,7 @@ from nodeagent.clock import boot_clock_seconds, wait_seconds
 from nodeagent.code.fetching import CodeStore, CodeUnavailable
 from nodeagent.code.named import Code
 from nodeagent.configuration import Configuration
+from nodeagent.describing import describe
 from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.executor import Executor, start_failed
 from nodeagent.folder import read_json
@@ -70,6 +72,7 @@ from nodeagent.process.ports import input_ports
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.process.sharing import enforcement_of, note_gpu_memory
 from nodeagent.sessions.serving import Sessions
+from nodeagent.threads import in_own_thread
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +187,7 @@ class Agent:
                 for instruction in instructions:
                     try:
                         self.carry_out(instruction)
-                    except OSError:
+                    except Exception:
                         # A full disk, say. The other instructions matter as much as this one.
                         log.exception("Not carried out: %s", describe(instruction))
         finally:
@@ -201,12 +204,10 @@ class Agent:
                 self.fetching[desired.attempt] = task
             case Prepare(desired=desired):
                 self.runtime.prepare(desired)
-            case Release(attempt=attempt) if attempt in self.fetching:
-                self.fetching.pop(attempt).cancel()
-                outcome = LEFT if self.state.is_leaving else NEVER_STARTED
-                self.post(AttemptExited(attempt=attempt, outcome=outcome))
             case Release(attempt=attempt):
-                self.runtime.release(attempt)
+                if self.gives_up(attempt):
+                    outcome = LEFT if self.state.is_leaving else NEVER_STARTED
+                    self.post(AttemptExited(attempt=attempt, outcome=outcome))
             case Start(desired=desired):
                 if desired.has_secrets:
                     self.starting[desired.attempt] = asyncio.create_task(self.start_with_secrets(desired))
@@ -233,12 +234,24 @@ class Agent:
                 return
         log.info("%s", describe(instruction))
 
+    def gives_up(self, attempt: int) -> bool:
+        """Give back what preparing it takes; return whether its end is still to be posted."""
+        if (fetching := self.fetching.pop(attempt, None)) is not None:
+            fetching.cancel()
+            return True
+        return self.runtime.release(attempt)
+
     async def prepare_with_code(self, desired: DesiredPart, code: Code) -> None:
         """Fetch what the attempt's working folders begin with, and prepare it with that."""
         try:
             archive = await self.codes.fetch(desired.attempt, code)
         except CodeUnavailable as error:
             message = f"Its code could not be fetched. {error}"
+            self.post(start_failed(desired.attempt, message, "code_unavailable"))
+        except Exception as error:
+            # The attempt must not wait for ever because of a bug.
+            log.exception("The code of attempt %d could not be fetched", desired.attempt)
+            message = f"Its code could not be fetched. {error!r}"
             self.post(start_failed(desired.attempt, message, "code_unavailable"))
         else:
             self.runtime.prepare(desired, archive)
@@ -258,6 +271,11 @@ class Agent:
                 await asyncio.sleep(wait_seconds(backoff.failed()))
             except Refusal as error:
                 answer = SecretsAnswer(problem=f"The server did not hand out its secrets: {error}")
+                break
+            except Exception as error:
+                # The attempt must not wait for ever because of a bug.
+                log.exception("The secrets of attempt %d could not be fetched", desired.attempt)
+                answer = SecretsAnswer(problem=f"Its secrets could not be fetched: {error!r}")
                 break
         del self.starting[desired.attempt]
         try:
@@ -380,11 +398,11 @@ class Agent:
         inventory_at = boot_clock_seconds()
         while True:
             alive = [part for part in self.state.parts.values() if part.phase in ALIVE]
-            self.samples = await asyncio.to_thread(self.sampler.step, alive)
+            self.samples = await in_own_thread("sample", partial(self.sampler.step, alive))
             note_gpu_memory(self.runtime.folder, [part.desired for part in alive], self.sampler.replicas)
             if boot_clock_seconds() - inventory_at >= self.runtime.inventory_seconds:
                 inventory_at = boot_clock_seconds()
-                self.inventory = await asyncio.to_thread(self.read_inventory)
+                self.inventory = await in_own_thread("read inventory", self.read_inventory)
                 if self.inventory != self.known_inventory:
                     self.changed.set()
             await asyncio.sleep(self.report_seconds)
@@ -437,34 +455,6 @@ class Agent:
                 while not all(part.is_acknowledged for part in self.state.parts.values()):
                     self.changed.set()
                     await asyncio.sleep(LEAVING_LOOK_SECONDS)
-
-
-def describe(instruction: Instruction) -> str:
-    """Return one line for the agent's log."""
-    match instruction:
-        case Prepare(desired=desired) | Start(desired=desired):
-            ranks = ", ".join(str(replica.rank) for replica in desired.replicas)
-            verb = type(instruction).__name__
-            return f"{verb} attempt {desired.attempt} of job {desired.job} ({desired.name}), rank {ranks}"
-        case Stop():
-            return f"Stop attempt {instruction.attempt} within {instruction.grace_seconds:g} s"
-        case TakeTurns(attempt=attempt, turn=turn):
-            if turn is None:
-                return f"Let attempt {attempt} run all the time"
-            place = f"{turn.index + 1} of {turn.count}"
-            return f"Let attempt {attempt} run in turn {place}, {turn.seconds:g} s each"
-        case ChangeLimits(desired=desired):
-            given = ", ".join(
-                f"rank {each.rank}: {each.cpus:g} CPUs, {each.memory_bytes / 2**30:.4g} GiB"
-                for each in desired.replicas
-            )
-            return f"Change limits of attempt {desired.attempt} to {given}"
-        case NameTrainers(attempt=attempt, trainers=trainers):
-            return f"Let attempt {attempt} make batches for {trainers}"
-        case Kill() | Release() | Forget():
-            return f"{type(instruction).__name__} attempt {instruction.attempt}"
-        case _:
-            return type(instruction).__name__
 
 
 def lock_folder(work_folder: str) -> int:

@@ -76,9 +76,11 @@ class Runtime(Protocol):
         `code`: an archive for the working folder of each replica, which the runtime closes.
         """
 
-    def release(self, attempt: int) -> None:
-        """Give back what preparing took or takes: it will not be started. One still being prepared is
-        posted as AttemptPrepared or AttemptExited as always."""
+    def release(self, attempt: int) -> bool:
+        """Give back what preparing took or takes: it will not be started.
+
+        True: it was still being prepared, and nothing will be posted of it; its caller says that it ended.
+        """
 
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the replicas of a prepared attempt. Posts AttemptStarted, and AttemptExited at the end.

@@ -185,14 +185,15 @@ class BatchRuntime:
         self._begin(self._submit(record))
         self.soon.set()
 
-    def release(self, attempt: int) -> None:
+    def release(self, attempt: int) -> bool:
         """Withdraw the job. The side that has the claim decides: the remote runner, or this agent."""
         if (record := self.records.get(attempt)) is None or record.is_over:
-            return
+            return False
         self.stop(attempt, 0.0)
         if self._job_folder(attempt).take(record.name):
             self._end(record, NEVER_STARTED)
         self._cancel(record)
+        return False
 
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Order the remote runner to go; what is secret is sealed for it alone."""

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from nodeagent.devices.inventory import Devices
 from nodeagent.devices.nvml import INSTANCE
-from nodeagent.messages import GpuPart
+from nodeagent.messages import DesiredPart, GpuPart
 from nodeagent.process.users import make_folder
 from nodeagent.procfs import processes_with_setting
 
@@ -89,6 +89,12 @@ class Mps:
                 else f"{PROGRAM} is not installed."
             )
         self.lock = threading.Lock()
+
+    def is_for(self, desired: DesiredPart) -> bool:
+        """Whether an attempt uses its GPUs through its tenant's service. Containers do not."""
+        has_image = any(replica.image for replica in desired.replicas)
+        shares = desired.shares_gpus or any(replica.gpu_part for replica in desired.replicas)
+        return self.is_used and shares and not has_image
 
     def service(self, owner: int) -> Service:
         return Service(self.folder / str(owner))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from nodeagent.clock import boot_clock_seconds
-from nodeagent.code.archives import ArchiveRefused, Bounds, unpack_for_each
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
@@ -29,7 +28,6 @@ from nodeagent.lease import read_lease, write_lease
 from nodeagent.machine import (
     AttemptAdopted,
     AttemptExited,
-    AttemptPrepared,
     AttemptStarted,
     Event,
     Part,
@@ -44,6 +42,7 @@ from nodeagent.process.limits import Limits
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
+from nodeagent.process.preparing import Preparer
 from nodeagent.process.removing import remove_tree
 from nodeagent.process.sharing import SharedGpus
 from nodeagent.process.shim_process import (
@@ -52,7 +51,7 @@ from nodeagent.process.shim_process import (
     folder_for_secrets,
     forget_abandoned,
 )
-from nodeagent.process.users import make_file, make_folder
+from nodeagent.process.users import make_file
 from nodeagent.procfs import is_same_process, process_identity, processes_with_setting
 from nodeagent.shim.cgroups import Cgroups, find_cgroups
 from nodeagent.shim.secrets import remove_folder
@@ -62,6 +61,9 @@ log = logging.getLogger(__name__)
 #: The longest part of a lease that is spent on letting jobs end well.
 LEASE_GRACE_SHARE = 0.25
 CLEAR_AGAIN_SECONDS = 0.05
+CLEAR_MOST_SECONDS = 5.0
+#: So much later than its grace a shim that has not ended its attempt is taken to hang.
+HANGING_SECONDS = 60.0
 #: Of the file that says which process the agent is: more than that ever takes.
 AGENT_BYTES = 128
 #: Devices seldom break, and a driver takes its time to say so.
@@ -113,8 +115,7 @@ class ProcessRuntime:
         self.shims: dict[int, ShimProcess] = {}
         self.limits = Limits(self.cgroups, self.folder, self.shims.keys(), self._begin)
         self.ports = HeldPorts()
-        code = configuration.code
-        self.bounds = Bounds(files=code.files, unpacked_bytes=code.unpacked_bytes)
+        self.preparer = Preparer(configuration, self.isolated, self.mps, self.ports, self.folder, post)
         self.tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -162,11 +163,12 @@ class ProcessRuntime:
 
     def prepare(self, desired: DesiredPart, code: IO[bytes] | None = None) -> None:
         """Make the folders and, for rank 0, choose the port where the gang meets."""
-        self._begin(self._prepare(desired, code))
+        self._begin(self.preparer.prepare(desired, code))
 
-    def release(self, attempt: int) -> None:
+    def release(self, attempt: int) -> bool:
         """Let go of the port; the folders go when the attempt is forgotten."""
         self.ports.release(attempt)
+        return self.preparer.give_up(attempt)
 
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the shim, which starts the replicas."""
@@ -176,17 +178,19 @@ class ProcessRuntime:
             port = (read_json(folder.part) or {}).get("master_port") or 0
             desired = replace(desired, master_port=port, master_address="127.0.0.1")
         self.ports.release(desired.attempt)
-        if refusal := secrets.problem or self._refusal(desired):
-            self.post(start_failed(desired.attempt, refusal))
-            return
         try:
+            if refusal := secrets.problem or self._refusal(desired):
+                self.post(start_failed(desired.attempt, refusal))
+                return
             write_json(folder.part, {"wish": encode(desired), "master_port": desired.master_port or None})
             if desired.turn is not None:
                 write_json(folder.turns, encode(desired.turn))
             hidden = folder_for_secrets(folder) if secrets.secrets else ""
             write_json(folder.spec, self._shim_spec(folder, desired, hidden))
             shim = self.starter.start(folder, secrets.secrets)
-        except OSError as error:
+        except Exception as error:
+            # Whatever it is: the attempt would wait for its start for ever.
+            log.exception("Attempt %d could not be started", desired.attempt)
             self.post(start_failed(desired.attempt, f"The node could not start the attempt: {error}"))
             return
         self._watch(desired.attempt, shim)
@@ -201,6 +205,8 @@ class ProcessRuntime:
             log.exception("The order to stop attempt %d could not be written", attempt)
         if (shim := self.shims.get(attempt)) is not None:
             shim.signal(signal.SIGTERM)
+            loop = asyncio.get_running_loop()
+            loop.call_later(grace_seconds + HANGING_SECONDS, self._kill_hanging, attempt, shim)
 
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
         """Let an attempt run in its turns only, frozen in those of others; None: all the time."""
@@ -219,6 +225,12 @@ class ProcessRuntime:
         """Write them where the worker looks; in place, for its sandbox has this very file."""
         with contextlib.suppress(OSError):  # It has ended, or the disk is full.
             Path(self.folder(attempt).trainers).write_text(f"{trainers}\n", encoding="utf-8")
+
+    def _kill_hanging(self, attempt: int, shim: ShimProcess) -> None:
+        """Kill a shim that does not obey: it would hold its GPUs for ever."""
+        if self.shims.get(attempt) is shim:
+            log.warning("The shim of attempt %d did not end it in time and is killed", attempt)
+            shim.signal(signal.SIGKILL)
 
     def kill(self, attempt: int) -> None:
         """Kill the shim; what it looked after is killed when its end is seen."""
@@ -258,42 +270,6 @@ class ProcessRuntime:
         self.ports.release_all()
         self.cgroups.remove()
 
-    async def _prepare(self, desired: DesiredPart, code: IO[bytes] | None) -> None:
-        folder = self.folder(desired.attempt)
-        try:
-            # Checkpoints are on a shared file system, which may hang; the lease must be renewed meanwhile.
-            await asyncio.to_thread(self._make_folders, folder, desired, code)
-            port = self.ports.hold(desired.attempt) if desired.has_rank_zero else None
-            write_json(folder.part, {"wish": encode(desired), "master_port": port})
-        except ArchiveRefused as error:
-            self.post(start_failed(desired.attempt, f"Its code was not unpacked. {error}", "code_refused"))
-        except OSError as error:
-            self.post(start_failed(desired.attempt, f"The node could not prepare the attempt: {error}"))
-        else:
-            self.post(AttemptPrepared(attempt=desired.attempt, master_port=port))
-
-    def _make_folders(self, folder: AttemptFolder, desired: DesiredPart, code: IO[bytes] | None) -> None:
-        owner = os.geteuid() if self.users is None else self.users.number_of(desired.tenant)
-        os.makedirs(folder.path, mode=0o700, exist_ok=True)
-        if self.users is not None and not self.isolated.has_sandbox:
-            os.chmod(folder.path, 0o711)  # Its owner's alone, but the job has to pass through.
-        make_folder(checkpoint_folder(self.configuration, desired), owner)
-        make_folder(folder.temporary, owner)
-        if code is not None:
-            # Before the folders are the job's: what it could not meddle with yet becomes its own below.
-            unpack_for_each(code, [folder.work(replica.rank) for replica in desired.replicas], self.bounds)
-        make_folder(folder.works, owner)
-        for replica in desired.replicas:
-            make_folder(folder.work(replica.rank), owner)
-        if self._is_served(desired):
-            self.mps.join(owner, desired.attempt)
-
-    def _is_served(self, desired: DesiredPart) -> bool:
-        """Whether it uses its GPUs through its tenant's Multi-Process Service. Containers do not."""
-        has_image = any(replica.image for replica in desired.replicas)
-        shares = desired.shares_gpus or any(replica.gpu_part for replica in desired.replicas)
-        return self.mps.is_used and shares and not has_image
-
     def _refusal(self, desired: DesiredPart) -> str:
         """Return why this node does not start the attempt as it is; "" when it does."""
         for image in sorted({replica.image for replica in desired.replicas if replica.image}):
@@ -327,7 +303,7 @@ class ProcessRuntime:
         device_files = self.devices.files(indexes)
         has_image = any(replica.image for replica in desired.replicas)
         # As it was prepared: others may have come to its GPUs between then and now.
-        is_served = self._is_served(desired) and self.mps.has_joined(owner, desired.attempt)
+        is_served = self.mps.is_for(desired) and self.mps.has_joined(owner, desired.attempt)
         service = self.mps.service(owner) if is_served else None
         grants = NodeGrants(
             is_sandboxed=self.isolated.has_sandbox or has_image,
@@ -392,19 +368,19 @@ class ProcessRuntime:
         self.limits.forget(attempt)
         self._finish(attempt)
 
-    def _finish(self, attempt: int) -> None:
+    def _finish(self, attempt: int, again_seconds: float = CLEAR_AGAIN_SECONDS) -> None:
         """Report the end once nothing is left alive; a shim that was killed left that to us."""
         folder = self.folder(attempt)
         lock = folder.lock_shim()
         if lock is None:
             # One that was started late by an earlier life of the agent. It will do nothing, but let it.
-            self._finish_later(attempt)
+            self._finish_later(attempt, again_seconds)
             return
         try:
             status = read_json(folder.status) or {}
             if not status.get("is_final"):
                 if self._kill_strays(attempt, status):
-                    self._finish_later(attempt)
+                    self._finish_later(attempt, again_seconds)
                     return
                 if hidden := (read_json(folder.spec) or {}).get("secrets"):
                     remove_folder(hidden["folder"])
@@ -420,8 +396,10 @@ class ProcessRuntime:
         self.shared_gpus.leave(attempt)
         self.post(AttemptExited(attempt=attempt, outcome=read_outcome(folder, status)))
 
-    def _finish_later(self, attempt: int) -> None:
-        asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._finish, attempt)
+    def _finish_later(self, attempt: int, seconds: float) -> None:
+        # What the kernel cannot kill yet may stay for long, and looking for it costs much.
+        longer = min(2 * seconds, CLEAR_MOST_SECONDS)
+        asyncio.get_running_loop().call_later(seconds, self._finish, attempt, longer)
 
     def _kill_strays(self, attempt: int, status: dict[str, Any]) -> bool:
         """Kill what a dead shim left behind; return whether there was anything."""
