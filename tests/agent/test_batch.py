@@ -195,6 +195,26 @@ async def test_a_state_that_is_not_understood_costs_no_other_attempt_its_lease(
     await node.start(make_part(SLEEPS, attempt=2))
 
 
+async def test_a_folder_that_cannot_be_written_to_costs_no_other_attempt_its_lease(
+    node: BatchNodeOfTests,
+) -> None:
+    for attempt in (1, 2):
+        await node.start(make_part(SLEEPS, attempt=attempt))
+    before = await node.lease_deadline(2)
+    # As a name, a lease cannot be put in the place of a folder.
+    granted = Path(BatchJobFolder(str(node.runtime.jobs_folder / "1")).lease)
+    granted.unlink()
+    granted.mkdir()
+    (granted / "in the way").touch()
+
+    def is_renewed() -> bool:
+        node.renew_lease()  # Until it is counted from a later beat of the node.
+        return (read_lease(read_json(node.runtime.folder(2).spec)["lease"]) or 0.0) > before
+
+    await until_async(is_renewed)
+    assert node.runtime.lease_deadline() > before
+
+
 async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(
     clock: MovedClock, node: BatchNodeOfTests
 ) -> None:

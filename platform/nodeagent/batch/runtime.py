@@ -141,7 +141,6 @@ class BatchRuntime:
 
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
         """Hand the lease on, to each remote runner by its own clock."""
-        write_json(self.lease, {"deadline": deadline, "lease_seconds": lease_seconds})
         polled_at = deadline - lease_seconds
         for attempt, record in self.records.items():
             clocks = [clock for read_at, clock in record.beats if read_at <= polled_at]
@@ -152,7 +151,12 @@ class BatchRuntime:
                     "lease_seconds": lease_seconds,
                     "is_named": attempt in attempts,
                 }
-                write_json(self._job_folder(attempt).lease, grant)
+                try:
+                    write_json(self._job_folder(attempt).lease, grant)
+                except OSError:
+                    # What is wrong with one folder must not cost the others their lease.
+                    log.exception("The lease of attempt %d could not be handed on", attempt)
+        write_json(self.lease, {"deadline": deadline, "lease_seconds": lease_seconds})
 
     def is_frozen(self, attempt: int) -> bool:
         """Whether the node still reports: then its remote runner takes care of the attempt."""
