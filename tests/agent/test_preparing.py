@@ -165,7 +165,8 @@ async def test_an_attempt_that_cannot_be_prepared_can_be_stopped_and_its_agent_e
         await server.until_state(NODE, 1, "preparing")
         await server.want(NODE, make_part(shell("true"), stop=True))
         assert (await server.until_state(NODE, 1, "exited")).category == "stopped"
-        await asyncio.wait_for(agent.end(signal.SIGTERM), PATIENCE_SECONDS)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await agent.end(signal.SIGTERM)
 
 
 async def test_a_call_in_a_thread_answers_or_raises_as_it_does() -> None:
@@ -178,8 +179,9 @@ def test_a_program_ends_while_a_call_hangs() -> None:
     go_on = threading.Event()
 
     async def give_up() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(in_own_thread("hang", go_on.wait), 0.01)
+        call = asyncio.create_task(in_own_thread("hang", go_on.wait))
+        await until_async(lambda: any(thread.name == "hang" for thread in threading.enumerate()))
+        call.cancel()
 
     asyncio.run(give_up())
     go_on.set()

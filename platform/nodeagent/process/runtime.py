@@ -64,7 +64,7 @@ CLEAR_AGAIN_SECONDS = 0.05
 CLEAR_MOST_SECONDS = 5.0
 #: So much later than its grace a shim that has not ended its attempt is taken to hang.
 HANGING_SECONDS = 60.0
-#: Of the file that says which process the agent is: more than that ever takes.
+#: The file that says which process the agent is never takes more.
 AGENT_BYTES = 128
 #: Devices seldom break, and a driver takes its time to say so.
 INVENTORY_SECONDS = 30.0
@@ -147,7 +147,7 @@ class ProcessRuntime:
                     write_json(folder.resume, deadline)
                 except OSError:
                     # The disk is full, say. The others may go on, and this one at the next answer.
-                    log.exception("Attempt %d cannot be told to go on", attempt)
+                    log.exception("The order to go on could not be written for attempt %d", attempt)
                     continue
                 log.info("Attempt %d goes on: the control plane answers and still wants it.", attempt)
                 shim.wake()
