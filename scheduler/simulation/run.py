@@ -52,62 +52,86 @@ def simulate(
         # Reading the processor time costs a system call, which is too slow for twice a round.
         stopwatch=time.perf_counter,
     )
-    first, end = experiment.window or (0, len(arrivals))
-    measured = [arrival.job.id for arrival in arrivals[first:end]]
-    in_window = tuple(measured)
-    cut_short = ""
-    reported = 0
+    watch = _Watch(experiment, arrivals, on_progress, is_interrupted)
+    began, began_at = time.process_time(), time.perf_counter()
+    left = engine.run(until=watch.is_over)
+    elapsed, passed = time.process_time() - began, time.perf_counter() - began_at
+    result = _result(experiment, facts, arrivals, engine, elapsed_seconds=elapsed, passed_seconds=passed)
+    return replace(
+        result,
+        # With a window, the jobs after it are left as they are.
+        cut_short=watch.cut_short or (left if experiment.window is None else ""),
+        notes=(*result.notes, *([_WITHHELD] if measures_profiles else []), *result.left_out),
+        private=privately.compare(engine, watch.measured) if privately else (),
+    )
 
-    def is_over(engine: Engine) -> bool:
-        nonlocal cut_short, reported, measured
-        if experiment.strict and engine.never:
+
+class _Watch:
+    """Says when a run is over, and reports how far it has come."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        arrivals: Sequence[Arrival],
+        on_progress: Callable[[Milestone], None],
+        is_interrupted: Callable[[], bool],
+    ) -> None:
+        self._experiment, self._jobs = experiment, len(arrivals)
+        self._on_progress, self._is_interrupted = on_progress, is_interrupted
+        first, end = experiment.window or (0, len(arrivals))
+        self._awaited = [arrival.job.id for arrival in arrivals[first:end]]
+        self.measured = frozenset(self._awaited)
+        #: Why the run ends before its jobs have; "" if it does not.
+        self.cut_short = ""
+        self._reported = 0
+
+    def is_over(self, engine: Engine) -> bool:
+        """Return whether nothing more is to be seen; called after every round."""
+        if self._experiment.strict and engine.never:
             raise InputError(f"--strict leaves nothing out: {_never(engine)[0]}")
         ended = engine.ended
-        if ended >= reported + max(1, len(arrivals) // 100):
-            reported = ended
-            on_progress(Milestone(ended_jobs=ended, jobs=len(arrivals), now=engine.now))
-        if is_interrupted():
-            cut_short = "it was interrupted"
+        if ended >= self._reported + max(1, self._jobs // 100):
+            self._reported = ended
+            self._on_progress(Milestone(ended_jobs=ended, jobs=self._jobs, now=engine.now))
+        if self._is_interrupted():
+            self.cut_short = "it was interrupted"
             return True
-        if experiment.window is not None:
-            # Check from the end: the last job to end is checked until it has ended.
-            while measured and _has_ended(engine, measured[-1]):
-                measured.pop()
-            return not measured
-        return False
+        if self._experiment.window is None:
+            return False
+        # Check from the end: the last job to end is checked until it has ended.
+        while self._awaited and _has_ended(engine, self._awaited[-1]):
+            self._awaited.pop()
+        return not self._awaited
 
-    began, began_at = time.process_time(), time.perf_counter()
-    left = engine.run(until=is_over)
-    elapsed, passed = time.process_time() - began, time.perf_counter() - began_at
-    if left and not cut_short and experiment.window is None:
-        cut_short = left
+
+def _result(
+    experiment: Experiment,
+    facts: Snapshot,
+    arrivals: Sequence[Arrival],
+    engine: Engine,
+    *,
+    elapsed_seconds: float,
+    passed_seconds: float,
+) -> Result:
+    """Return what a run found, but not how it ended; it took `elapsed_seconds` of processor time."""
+    cluster, workload = experiment.cluster, experiment.workload
     # Predicted ends that did not happen may be long after the last job.
     ended_at = engine.now if engine.round_engine.facts.jobs else engine.happened_at
-    all_node_seconds = None
-    if not experiment.cluster.pools:
-        all_node_seconds = len(experiment.cluster.nodes) * (ended_at - engine.began_at)
+    all_node_seconds = None if cluster.pools else len(cluster.nodes) * (ended_at - engine.began_at)
     out_seconds = 0.0 if engine.autoscaler is None else engine.autoscaler.out_seconds(ended_at)
-    left_out = (*experiment.workload.left_out, *experiment.cluster.left_out, *_never(engine))
+    clusters = facts.virtual_clusters
     return Result(
-        policy=_named(
-            {format_plugin(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters},
-            experiment.policy,
-        ),
-        placer=_named(
-            {format_plugin(vc.placer, vc.placer_parameters) for vc in facts.virtual_clusters},
-            experiment.placer,
-        ),
-        workload=experiment.workload.name,
-        cluster=experiment.cluster.name,
+        policy=_named({format_plugin(vc.policy, vc.policy_parameters) for vc in clusters}, experiment.policy),
+        placer=_named({format_plugin(vc.placer, vc.placer_parameters) for vc in clusters}, experiment.placer),
+        workload=workload.name,
+        cluster=cluster.name,
         seed=experiment.rules.seed,
         round_seconds=experiment.round_seconds,
-        gpus_by_model=experiment.cluster.gpus_by_model,
-        node_names={node.id: node.name for node in experiment.cluster.nodes},
-        division="counts" if experiment.cluster.cells is None else "cells",
-        guaranteed={vc.name: dict(vc.guaranteed) for vc in facts.virtual_clusters},
-        members={
-            vc.name: {member.tenant: member.weight for member in vc.members} for vc in facts.virtual_clusters
-        },
+        gpus_by_model=cluster.gpus_by_model,
+        node_names={node.id: node.name for node in cluster.nodes},
+        division="counts" if cluster.cells is None else "cells",
+        guaranteed={vc.name: dict(vc.guaranteed) for vc in clusters},
+        members={vc.name: {member.tenant: member.weight for member in vc.members} for vc in clusters},
         speeds=_speeds_by_tenant(experiment, arrivals),
         jobs=tuple(engine.records()),
         stays=with_company(tuple(engine.stays)),
@@ -119,21 +143,13 @@ def simulate(
         peak_samples=engine.node_use.samples,
         peaks_exceeded=engine.node_use.exceeded,
         jobs_beyond=len(engine.node_use.beyond),
-        elapsed_seconds=elapsed,
-        decide_seconds=elapsed * engine.decide_seconds / passed if passed else 0.0,
+        elapsed_seconds=elapsed_seconds,
+        decide_seconds=elapsed_seconds * engine.decide_seconds / passed_seconds if passed_seconds else 0.0,
         began_at=engine.began_at,
         ended_at=ended_at,
-        cut_short=cut_short,
-        notes=(
-            *experiment.workload.notes,
-            *experiment.cluster.notes,
-            *_about(experiment),
-            *([_WITHHELD] if measures_profiles else []),
-            *left_out,
-        ),
-        left_out=left_out,
+        notes=(*workload.notes, *cluster.notes, *_about(experiment)),
+        left_out=(*workload.left_out, *cluster.left_out, *_never(engine)),
         degraded=dict(engine.degraded),
-        private=privately.compare(engine, frozenset(in_window)) if privately else (),
     )
 
 

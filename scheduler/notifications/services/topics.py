@@ -47,7 +47,7 @@ _CAUSES = {
     "preempted": "other jobs needed its GPUs",
     "drained": "its node is being drained",
     "node_lost": "its node was lost",
-    "gang_timeout": "its gang was not ready in time",
+    "gang_timeout": "its nodes did not start it in time",
 }
 
 
