@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-from nodeagent.configuration import read_configuration
 from nodeagent.procfs import processes_with_setting
+from tests.agent.builders import read_configuration
 from tests.e2e.installation import ROOT, Agent, Installation
 from tests.patience import until
 

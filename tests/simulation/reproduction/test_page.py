@@ -101,10 +101,16 @@ def printed_by(command: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     folders = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
     with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        # By their own names too, as `manage.py data get` stores them.
+        for source in (*DATA.iterdir(), *(DATA / "traces").iterdir()):
+            if source.is_dir():
+                (data / source.name).symlink_to(source)
         return subprocess.run(
             ["bash", "-c", programs + command],
             cwd=folder,
-            env=os.environ | {"D": str(DATA), "PATH": path, "PYTHONPATH": folders, "COLUMNS": "250"},
+            env=os.environ | {"D": str(data), "PATH": path, "PYTHONPATH": folders, "COLUMNS": "250"},
             stdout=subprocess.PIPE,
             text=True,
             timeout=LIMIT_SECONDS,
