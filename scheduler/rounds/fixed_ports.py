@@ -17,6 +17,8 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.tag_constraints import TagConstraint
 
+#: Tags of users have no spaces.
+_TAG = "fixed port "
 #: The most conflicting jobs that a reason names.
 _NAMED = 3
 #: Reasons of the core that a port may cause.
@@ -59,8 +61,7 @@ def listening_alone(job: core.Job, ports: Collection[int], nodes: core.Candidate
     """Return a job with fixed ports, limited to `nodes` and to one replica on each."""
     if sum([task.replicas for task in job.tasks]) == 1:
         return replace(job, nodes=nodes)
-    # Tags of users have no spaces.
-    tags = tuple([f"fixed port {port}" for port in sorted(ports)])
+    tags = tuple([f"{_TAG}{port}" for port in sorted(ports)])
     apart = tuple([TagConstraint(tag=tag, most=0) for tag in tags])
     return replace(job, nodes=nodes, tags=(*job.tags, *tags), constraints=(*job.constraints, *apart))
 
@@ -111,11 +112,12 @@ def with_ports_named(
     having_ports: Collection[core.JobId],
     unwritten: Ports | None = None,
 ) -> Mapping[core.JobId, tuple[Reason, ...]]:
-    """Return why jobs wait, with the ports of other jobs where these are the cause.
+    """Return why jobs wait, with their ports where these are the cause.
 
     `having_ports`: jobs that have fixed ports; `unwritten`: the fixed ports of jobs that have no row.
     """
     waiting = [(job, reasons[job]) for job in having_ports if job in reasons]
+    reasons = {**reasons, **{job: tuple(map(_for_port, given)) for job, given in waiting}}
     concerned = [job for job, given in waiting if given and given[0].code in _OF_CANDIDATES]
     if not concerned:
         return reasons
@@ -126,6 +128,14 @@ def with_ports_named(
         for waiting, port, node, other in cursor.fetchall():
             found[waiting].append((port, node, other))
     return {job: _named(found[job], given) if job in found else given for job, given in reasons.items()}
+
+
+def _for_port(reason: Reason) -> Reason:
+    """Return the reason with what its user can do, where the replicas' own port keeps them apart."""
+    if reason.code != "exceeds_constraint" or not str(reason.blocking["tag"]).startswith(_TAG):
+        return reason
+    fewer = f"Use at most {reason.available} of the replicas"
+    return replace(reason, hint=f"{fewer}, or leave the port's number out: then the node chooses one.")
 
 
 def _named(others: Sequence[tuple[int, str, core.JobId]], given: tuple[Reason, ...]) -> tuple[Reason, ...]:

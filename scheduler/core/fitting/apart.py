@@ -15,26 +15,31 @@ def misfit_apart(job: Job, cluster: Cluster) -> Reason | None:
     """Return why a job's own replicas keep one another from being placed, even if all nodes were idle.
 
     A hard constraint on a tag that the job has itself bounds how many of its replicas a node or rack takes.
-    The job has one task of whole GPUs. None: its constraints leave room.
+    None: its constraints leave room, or some replica has no whole GPU, so that GPUs bound nothing.
     """
-    (task,) = job.tasks
+    if job.has_parts or not all([task.gpus for task in job.tasks]):
+        return None
+    smallest = min([task.gpus for task in job.tasks])
+    replicas = sum([task.replicas for task in job.tasks])
+    if job.elastic is not None:
+        replicas = job.elastic[0] // smallest
     for constraint in job.constraints:
         if constraint.weight is not None or constraint.most is None or constraint.tag not in job.tags:
             continue
         able = max(
-            [_most(constraint, task.gpus, fleet, cluster) for fleet in _fleets(job, cluster)], default=0
+            [_most(constraint, smallest, fleet, cluster) for fleet in _fleets(job, cluster)], default=0
         )
-        if able < task.replicas:
+        if able < replicas:
             return Reason(
                 code="exceeds_constraint",
                 tier=Tier.NEVER,
-                message=f"At most {able} of its {task.replicas} replicas can be placed with"
+                message=f"At most {able} of its {replicas} replicas can be placed with"
                 f" {in_words(constraint)}, even if all nodes were idle.",
                 blocking={"tag": constraint.tag, "scope": constraint.scope},
-                needed=task.replicas,
+                needed=replicas,
                 available=able,
-                hint=f"Use at most {able} replicas, allow more others by `max`, or give the constraint a"
-                " `weight`: then no job waits for it.",
+                hint=f"Use at most {able} of the replicas, allow more others by `max`, or give the"
+                " constraint a `weight`: then no job waits for it.",
             )
     return None
 

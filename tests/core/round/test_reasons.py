@@ -183,8 +183,8 @@ class TestNever:
                 "exceeds_constraint",
                 'At most 4 of its 6 replicas can be placed with at most 1 other with tag "web" on its'
                 " node, even if all nodes were idle.",
-                "Use at most 4 replicas, allow more others by `max`, or give the constraint a `weight`:"
-                " then no job waits for it.",
+                "Use at most 4 of the replicas, allow more others by `max`, or give the constraint a"
+                " `weight`: then no job waits for it.",
             ),
         ],
         ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",

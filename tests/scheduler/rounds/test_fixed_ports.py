@@ -67,8 +67,9 @@ def test_replicas_of_one_job_with_a_fixed_port_are_not_put_on_one_node(vc):
     run_round()
     assert not job.attempts.exists()
     (reason, *_) = Explanation.objects.get(job=job).reasons
-    assert reason["code"] == "tag_constraint"
+    assert reason["code"] == "exceeds_constraint"
     assert "fixed port 8888" in reason["message"]
+    assert reason["hint"].endswith("or leave the port's number out: then the node chooses one.")
     checked = parse(
         {
             "name": "x",
@@ -78,7 +79,7 @@ def test_replicas_of_one_job_with_a_fixed_port_are_not_put_on_one_node(vc):
         }
     )
     assert [said.code for said in preview(checked.core_job(tenant="speech"), checked)][:1] == [
-        "tag_constraint"
+        "exceeds_constraint"
     ]
     make_node(gpus=1)
     number = run_round()
