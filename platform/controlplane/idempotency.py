@@ -27,6 +27,7 @@ from controlplane.errors import describe
 from controlplane.models import IdempotentAnswer
 from tenants.api.problems import answer as error_answer
 from tenants.errors import ApplicationError, Conflict, FieldError, Invalid
+from tenants.housekeeping import delete_rows
 from tenants.models import User
 
 HEADER = "Idempotency-Key"
@@ -108,7 +109,7 @@ def fingerprint(request: HttpRequest) -> bytes:
 
 def prune() -> int:
     """Forget answers older than 24 hours; return how many."""
-    return IdempotentAnswer.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+    return delete_rows(IdempotentAnswer.objects.filter(created_at__lt=timezone.now() - KEPT))
 
 
 def _caller(request: HttpRequest) -> User | None:

@@ -24,6 +24,7 @@ from scheduler.virtual_clusters.ledger.services import prune_ledger
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.sweeps import for_each
 from tenants.audit.entries import prune_audit_log
+from tenants.housekeeping import delete_rows
 
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.
@@ -38,21 +39,21 @@ def prune() -> None:
 
 def _prune_rounds() -> None:
     newest = Round.objects.aggregate(newest=Max("number"))["newest"] or 0
-    Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
+    delete_rows(Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept))
 
 
 def _prune_usage() -> None:
-    UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
-    FragmentationSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
+    for samples in (UsageSample, FragmentationSample):
+        delete_rows(samples.objects.filter(at__lt=database_now() - _USAGE_KEPT))
 
 
 def _prune_questions() -> None:
-    WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
+    delete_rows(WhatIf.objects.filter(asked_at__lt=database_now() - KEPT))
 
 
 def _prune_fairness() -> None:
-    FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT).delete()
-    FairnessViolation.objects.filter(ended_at__lt=database_now() - VIOLATIONS_KEPT).delete()
+    delete_rows(FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT))
+    delete_rows(FairnessViolation.objects.filter(ended_at__lt=database_now() - VIOLATIONS_KEPT))
 
 
 _STEPS = (

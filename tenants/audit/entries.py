@@ -14,6 +14,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from tenants.audit.source import Source, source
+from tenants.housekeeping import repeat
 from tenants.models import AuditEntry, Outcome, Tenant, Token, User
 
 log = logging.getLogger(__name__)
@@ -182,15 +183,12 @@ def forget_recent() -> None:
 
 
 _PRUNED_AT_ONCE = 5_000
-_MOST_PRUNED = 200_000
 
 
 def prune_audit_log() -> int:
     """Remove what is older than ALLOT_AUDIT_DAYS_KEPT, with an entry that says so; return how many."""
     until = timezone.now() - timedelta(days=settings.CONFIG.audit_days_kept)
-    pruned = 0
-    while pruned < _MOST_PRUNED and (gone := _prune_some(until)):
-        pruned += gone
+    pruned = repeat(lambda: _prune_some(until))
     if pruned:
         record(
             "audit.prune", object_kind="the audit log", after={"removed": pruned, "before": until.isoformat()}

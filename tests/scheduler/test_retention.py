@@ -12,6 +12,7 @@ from scheduler.models.selectors.attempts import PROGRESS_POINTS_MOST, progress_p
 from scheduler.telemetry.events import services as events
 from scheduler.telemetry.events.services import prune_events
 from scheduler.wiring.clock import database_now
+from tenants import housekeeping
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
@@ -94,7 +95,7 @@ def test_jobs_that_end_at_one_instant_are_each_thinned_once(monkeypatch: pytest.
 
 
 def test_when_the_time_is_over_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_MOST_SECONDS", -1.0)
+    monkeypatch.setattr(housekeeping, "TURN_SECONDS", -1.0)
     attempts = [attempt_with(PROGRESS_POINTS_MOST + 1, ended_days_ago=40) for _ in range(2)]
     thin_progress()
     assert sum(each.progress.count() > PROGRESS_POINTS_MOST for each in attempts) == 1

@@ -9,26 +9,41 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from scheduler.agents.maintenance import services as maintenance
-from scheduler.jobs.attempts.services import hang_detection
+from scheduler.agents.reservations import services as reservations
+from scheduler.agents.serving_pools import services as serving_pools
+from scheduler.jobs.attempts.services import cpu_trials, hang_detection
+from scheduler.jobs.budgets import services as budgets
 from scheduler.jobs.services import input_workers
-from scheduler.models import Attempt, InputPool, MaintenanceWindow, Node, NodeMetrics, ProgressPoint
+from scheduler.models import (
+    Attempt,
+    Budget,
+    CpuSensitivity,
+    InputPool,
+    MaintenanceWindow,
+    Node,
+    NodeMetrics,
+    ProgressPoint,
+    Reservation,
+    ServingPool,
+)
 from scheduler.models.metrics import Resolution
 from scheduler.telemetry.metrics import services as metrics
 from scheduler.wiring.sweeps import for_each
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
+from tenants.selectors import viewer_of
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
 
 HOUR = timedelta(hours=1)
 
 
-def breaks_for(first: int, act: Callable[..., object]) -> Callable[..., object]:
+def breaks_for(broken: object, act: Callable[..., object]) -> Callable[..., object]:
     """Return `act`, which fails where its first argument is this one."""
 
-    def acts(number: int, *others: object, **named: object) -> object:
-        if number == first:
-            raise RuntimeError(f"{number} is broken")
-        return act(number, *others, **named)
+    def acts(first: object, *others: object, **named: object) -> object:
+        if first == broken:
+            raise RuntimeError(f"{first} is broken")
+        return act(first, *others, **named)
 
     return acts
 
@@ -127,6 +142,69 @@ def test_a_trial_ends_though_another_one_cannot(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(hang_detection, "_end_trial", broken)
     hang_detection.end_trials()
     assert [Attempt.objects.get(id=each.id).state for each in attempts] == ["running", "stopping"]
+
+
+def test_a_budget_is_watched_though_that_of_another_tenant_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = viewer_of(make_user(operator=True))
+    terms: dict[str, Any] = {"amount": 1.0, "unit": "gpu_hours", "period": "week", "action": "warn"}
+    for _ in range(2):
+        budgets.budget_set(by=operator, owner=budgets.Owner(make_tenant()), **terms)
+    rows = list(Budget.objects.order_by("pk"))
+    looked_at: list[Budget] = []
+    look = breaks_for(rows[0], lambda budget, now: looked_at.append(budget))
+    monkeypatch.setattr(budgets, "_look_at", look)
+    budgets.watch_budgets()
+    assert looked_at == rows[1:]
+
+
+def test_trials_of_cpus_end_though_those_of_another_job_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = [running({}), running({})]
+    for attempt in attempts:
+        CpuSensitivity.objects.create(
+            tenant=attempt.job.tenant,
+            application="decode",
+            gpu_model="V100",
+            trials={},
+            attempt=attempt,
+            updated_at=timezone.now() - HOUR,
+        )
+    monkeypatch.setattr(cpu_trials, "_ask_for", breaks_for(attempts[0].job, lambda job, curve: None))
+    cpu_trials.cpus_settle()
+    assert [row.attempt for row in CpuSensitivity.objects.order_by("id")] == [attempts[0], None]
+
+
+def test_a_reservation_is_repaired_though_another_one_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = timezone.now()
+    made = [
+        reservations.reservation_create(
+            name="paper",
+            tenant=make_tenant(),
+            gpu_model="V100",
+            gpus=8,
+            starts_at=now + HOUR,
+            ends_at=now + 2 * HOUR,
+            actor="user olga",
+        )
+        for _ in map(make_node, ("a1", "a2"))
+    ]
+    Node.objects.update(state="lost")
+    spare = make_node("a3")
+    monkeypatch.setattr(reservations, "_repair", breaks_for(made[0].id, reservations._repair))
+    reservations.reservations_repair()
+    assert [row.nodes for row in Reservation.objects.order_by("id")] == [["a1"], [spare.name]]
+
+
+def test_a_node_returns_to_its_pool_though_another_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ServingPool.objects.create(name="chat", return_seconds=300)
+    loan: dict[str, Any] = {
+        "loan_state": "returning",
+        "return_by": timezone.now(),
+        "return_stops_at": timezone.now(),
+    }
+    nodes = [make_node(serving_pool=pool, **loan) for _ in range(2)]
+    monkeypatch.setattr(serving_pools, "_give_back", breaks_for(nodes[0], serving_pools._give_back))
+    serving_pools.watch_serving_pools()
+    assert list(Node.objects.order_by("id").values_list("loan_state", flat=True)) == ["returning", "serving"]
 
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)

@@ -33,6 +33,7 @@ from scheduler.models.selectors.nodes import problems_with_gpu_models
 from scheduler.models.selectors.reservations import lasting_reservations
 from scheduler.nodes.services.changes import node_event
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Tenant, User, VirtualCluster
@@ -139,8 +140,8 @@ def reservations_repair() -> None:
 
     Where there are no others it keeps those that it has: they may come back in time.
     """
-    for number in lasting_reservations().filter(starts_at__gt=database_now()).values_list("id", flat=True):
-        _repair(number)
+    coming = lasting_reservations().filter(starts_at__gt=database_now())
+    for_each("the repair of reservation", coming.values_list("id", flat=True), _repair)
 
 
 @transaction.atomic

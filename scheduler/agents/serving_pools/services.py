@@ -7,6 +7,7 @@ shrink. They stop the remaining jobs before that instant, by the longest grace p
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -26,6 +27,7 @@ from scheduler.rounds.snapshot import read_snapshot
 from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from scheduler.virtual_clusters.services import lock_guarantees, own_gpus
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee
 
@@ -252,18 +254,15 @@ def _asked_back(
 
 def watch_serving_pools() -> None:
     """Give back returning nodes without jobs, ask back those whose time is over, and follow load curves."""
-    returning = Node.objects.filter(loan_state=LoanState.RETURNING).order_by("id")
-    for node in returning:
-        _give_back(node)
+    returning = Node.objects.filter(loan_state=LoanState.RETURNING)
+    for_each("the return of", returning.order_by("id"), _give_back)
     ending = Node.objects.filter(loan_state=LoanState.LENT, lent_until__isnull=False)
-    for node in ending.order_by("id"):
-        _end_loan(node)
+    for_each("the end of the loan of", ending.order_by("id"), _end_loan)
     steered = Node.objects.filter(serving_pool=OuterRef("id"))
     pools = ServingPool.objects.filter(Exists(steered), nodes_needed__isnull=False).order_by("name")
     if pools:
         facts = read_snapshot(0)
-        for pool in pools:
-            _steer(pool, facts)
+        for_each("the load curve of", pools, partial(_steer, facts=facts))
 
 
 @transaction.atomic

@@ -8,6 +8,7 @@ until it was given back, and for jobs that share it an equal part for each of th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
@@ -25,6 +26,7 @@ from scheduler.models.budgets import (
 from scheduler.models.events import Event
 from scheduler.models.selectors.money import currency
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import ANY_MODEL, Membership, Role, Tenant
@@ -262,10 +264,14 @@ def watch_budgets() -> None:
         UserBudget.objects.select_related("membership__tenant", "membership__user"),
     )
     for budgets in owners:
-        for pk in budgets.order_by("pk").values_list("pk", flat=True):
-            with transaction.atomic():
-                if budget := budgets.select_for_update(of=("self",)).filter(pk=pk).first():
-                    _look_at(budget, database_now())
+        numbers = budgets.order_by("pk").values_list("pk", flat=True)
+        for_each(f"the watch of {budgets.model.__name__}", numbers, partial(_watch, budgets))
+
+
+@transaction.atomic
+def _watch(budgets: QuerySet[Budget] | QuerySet[UserBudget], number: int) -> None:
+    if budget := budgets.select_for_update(of=("self",)).filter(pk=number).first():
+        _look_at(budget, database_now())
 
 
 def _look_at(budget: Budget | UserBudget, now: datetime) -> None:

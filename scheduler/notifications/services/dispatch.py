@@ -18,6 +18,7 @@ from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.mail import is_mail_configured, mail_is_due, send_due
 from scheduler.notifications.services.webhook_queue import deliver_due, deliveries_are_due
 from scheduler.wiring.clock import database_now
+from tenants.housekeeping import delete_rows
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def prune_deliveries() -> None:
     late = Delivery.objects.filter(state=DeliveryState.WAITING, until__lt=now, webhook__active=False)
     late.update(state=DeliveryState.GIVEN_UP)
     ended = Delivery.objects.exclude(state=DeliveryState.WAITING)
-    ended.filter(created_at__lt=now - DELIVERIES_KEPT).delete()
+    delete_rows(ended.filter(created_at__lt=now - DELIVERIES_KEPT))
 
 
 def start_sender(name: str, send: Callable[[], object] | None = None) -> None:

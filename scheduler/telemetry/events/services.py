@@ -1,7 +1,6 @@
 """How long events are kept."""
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -10,10 +9,9 @@ from django.db.models import Q
 from scheduler.models.events import TOLD_KINDS, Event
 from scheduler.models.jobs import Job
 from scheduler.wiring.clock import database_now
+from tenants.housekeeping import in_turn
 
 _AT_ONCE = 1_000
-#: What is left is deleted the next time: other housekeeping has its turn, too.
-_MOST_SECONDS = 30.0
 
 
 def prune_events() -> None:
@@ -23,16 +21,22 @@ def prune_events() -> None:
     comparisons ask whether a job was ever held. Events whose notices are still to be written stay, too.
     """
     until = database_now() - timedelta(days=settings.CONFIG.event_days_kept)
-    deadline, last = time.monotonic() + _MOST_SECONDS, 0
-    while time.monotonic() < deadline:
+    for old in in_turn(_old_events(until)):
+        recent = _recent({event.job_id for event in old if event.job_id is not None}, until)
+        Event.objects.filter(id__in=_over(old, recent)).delete()
+
+
+def _old_events(until: datetime) -> Iterator[list[Event]]:
+    """Yield the events before an instant, some at once."""
+    last = 0
+    while True:
         # Ids follow times but for seconds, and need no further index in a table that every change writes to.
         batch = Event.objects.filter(id__gt=last).order_by("id")[:_AT_ONCE]
         events = list(batch.only("id", "at", "job_id", "kind", "told"))
         old = [event for event in events if event.at < until]
         if not old:
             return
-        recent = _recent({event.job_id for event in old if event.job_id is not None}, until)
-        Event.objects.filter(id__in=_over(old, recent)).delete()
+        yield old
         last = events[-1].id
 
 

@@ -44,6 +44,7 @@ from scheduler.telemetry.metrics.selectors.reading import COLUMNS, KEPT, Row, pa
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import OPERATORS, on_commit, send
 from scheduler.wiring.sweeps import for_each
+from tenants.housekeeping import delete_rows
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
 CLOCK_TOLERANCE_SECONDS = 5.0
@@ -134,7 +135,7 @@ def metrics_prune(now: datetime | None = None) -> None:
             newest = NodeMetrics.objects.filter(seconds=coarser).aggregate(newest=Max("at"))["newest"]
             until = min(until, newest or datetime.min.replace(tzinfo=UTC))
         for rows in (NodeMetrics.objects, PartMetrics.objects):
-            rows.filter(seconds=resolution, at__lt=until).delete()
+            delete_rows(rows.filter(seconds=resolution, at__lt=until))
 
 
 def _outdated(finer: Resolution, coarser: Resolution, now: datetime) -> dict[datetime, list[int]]:

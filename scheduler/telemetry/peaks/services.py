@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -27,10 +28,14 @@ from scheduler.telemetry.metrics.selectors.buckets import (
     count_mean_least_most,
 )
 from scheduler.telemetry.metrics.selectors.now import newest_readings
+from scheduler.telemetry.metrics.selectors.reading import Row
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
+from tenants.housekeeping import delete_rows
 
 _CPUS = REPLICA_MEASURES.index("cpus_used")
 _MEMORY = REPLICA_MEASURES.index("memory_used_bytes")
+_MINUTE = timedelta(seconds=Resolution.MINUTE)
 #: Counts of days are kept for this long.
 SAMPLES_KEPT = timedelta(days=90)
 _COUNT = """
@@ -83,16 +88,17 @@ def peaks_measure(now: datetime | None = None) -> None:
     if not rows:
         return
     now = now or database_now()
-    by_node = _parts_by_node(rows)
-    used = _used_now(by_node, now)
+    by_node, readings = _parts_by_node(rows), newest_readings(rows, now)
     counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    measured = []
-    for node, row in rows.items():
-        parts = by_node.get(node, ())
-        if not used.get(node):
-            continue
-        lenders = [part for part in parts if part.allocation in row.allocations and part.id in used[node]]
-        mine = [_capped(used[node][part.id], part.requested) for part in lenders]
+    measured: list[NodePeak] = []
+
+    def measure(row: NodePeak) -> None:
+        parts = by_node[row.node_id]
+        used = _used(parts, readings.get(row.node_id))
+        if not used:
+            return
+        lenders = [part for part in parts if part.allocation in row.allocations and part.id in used]
+        mine = [_capped(used[part.id], part.requested) for part in lenders]
         cpus, memory = (sum(amounts) for amounts in zip(*mine, strict=True)) if mine else (0.0, 0.0)
         kept = (
             row.cpus + row.margin * row.node.cpus,
@@ -102,8 +108,10 @@ def peaks_measure(now: datetime | None = None) -> None:
             counts[virtual_cluster][0] += 1
             counts[virtual_cluster][1] += cpus > kept[0] or memory > kept[1]
         row.cpus, row.memory_bytes = max(row.cpus, cpus), max(row.memory_bytes, memory)
-        row.used, row.measured_at = _by_allocation(parts, used[node]), now
+        row.used, row.measured_at = _by_allocation(parts, used), now
         measured.append(row)
+
+    for_each("the measured peak of", rows.values(), measure)
     with transaction.atomic():
         NodePeak.objects.bulk_update(measured, ["cpus", "memory_bytes", "used", "measured_at"])
         day = now.astimezone(UTC).date()
@@ -113,7 +121,7 @@ def peaks_measure(now: datetime | None = None) -> None:
 
 
 def prune_peak_samples() -> None:
-    PeakSamples.objects.filter(day__lt=(database_now() - SAMPLES_KEPT).date()).delete()
+    delete_rows(PeakSamples.objects.filter(day__lt=(database_now() - SAMPLES_KEPT).date()))
 
 
 def _nodes_lending(virtual_clusters: Collection[int]) -> set[int]:
@@ -156,20 +164,26 @@ def _parts_by_node(nodes: Collection[int]) -> dict[int, list[_Part]]:
 def _predicted(
     by_node: Mapping[int, Sequence[_Part]], margins: Mapping[int, float], now: datetime
 ) -> list[NodePeak]:
-    used = _used_now(by_node, now)
+    readings = newest_readings(by_node, now)
     # Besides those that lend, parts that asked for nothing: what these use is counted nowhere else.
     looked_at = [
         part
         for part in chain.from_iterable(by_node.values())
         if _lends(part, margins) or not all(part.requested)
     ]
-    histories = _histories(looked_at, now)
-    rows = []
-    for node, parts in by_node.items():
+    minutes = _minutes(looked_at, now)
+    newest_minute = max([at for known in minutes.values() for at in known], default=now)
+    rows: list[NodePeak] = []
+
+    def predict(node: int) -> None:
+        parts = by_node[node]
         lenders = [part for part in parts if _lends(part, margins)]
         if not lenders:
-            continue
-        newest = used.get(node, {})
+            return
+        newest = _used(parts, readings.get(node))
+        histories = {
+            part.id: _history(minutes[part.id], newest_minute) for part in parts if part.id in minutes
+        }
         others = [part for part in parts if not _lends(part, margins)]
         peaks = [_peak(axis, lenders, others, histories, newest) for axis in (0, 1)]
         rows.append(
@@ -183,6 +197,8 @@ def _predicted(
                 measured_at=now,
             )
         )
+
+    for_each("the predicted peak of node", by_node, predict)
     return rows
 
 
@@ -210,40 +226,33 @@ def _peak(
     return predicted_peak(asking) + unasked
 
 
-def _histories(parts: Sequence[_Part], now: datetime) -> dict[int, list[Amounts]]:
-    """Return by part what it used at most in each minute of the history, the newest last.
-
-    A minute of which nothing is known, after the first that is, was like the one before.
-    """
-    minute = timedelta(seconds=Resolution.MINUTE)
+def _minutes(parts: Sequence[_Part], now: datetime) -> dict[int, dict[datetime, Any]]:
+    """Return by part the figures of each minute of the history of which something is known."""
     rows = PartMetrics.objects.filter(
-        part__in=[part.id for part in parts], seconds=Resolution.MINUTE, at__gte=now - HISTORY * minute
+        part__in=[part.id for part in parts], seconds=Resolution.MINUTE, at__gte=now - HISTORY * _MINUTE
     )
-    known: dict[int, dict[datetime, Amounts]] = defaultdict(dict)
-    for part, at, values in rows.order_by("at").values_list("part_id", "at", "values"):
-        known[part][at] = _sums(values["ranks"])
-    newest = max([at for own in known.values() for at in own], default=now)
-    found: dict[int, list[Amounts]] = {}
-    for part, own in known.items():
-        at, line = min(own), list[Amounts]()
-        while at <= newest:
-            line.append(own.get(at) or line[-1])
-            at += minute
-        found[part] = line
-    return found
+    known: dict[int, dict[datetime, Any]] = defaultdict(dict)
+    for part, at, values in rows.values_list("part_id", "at", "values"):
+        known[part][at] = values
+    return known
 
 
-def _used_now(by_node: Mapping[int, Sequence[_Part]], now: datetime) -> dict[int, dict[int, Amounts]]:
-    """Return by node and part what is used by the newest reading of the node, for parts in it."""
-    found: dict[int, dict[int, Amounts]] = {}
-    for node, row in newest_readings(by_node, now).items():
-        known_use = row.values["parts"]
-        found[node] = {
-            part.id: _sums(known_use[str(part.attempt)])
-            for part in by_node[node]
-            if str(part.attempt) in known_use
-        }
-    return found
+def _history(minutes: Mapping[datetime, Any], newest: datetime) -> list[Amounts]:
+    """Return what a part used at most in each minute until the newest, from the first that is known.
+
+    A minute of which nothing is known was like the one before.
+    """
+    at, line = min(minutes), list[Amounts]()
+    while at <= newest:
+        line.append(_sums(minutes[at]["ranks"]) if at in minutes else line[-1])
+        at += _MINUTE
+    return line
+
+
+def _used(parts: Iterable[_Part], reading: Row | None) -> dict[int, Amounts]:
+    """Return by part what is used by a reading of the node, for parts in it."""
+    known = {} if reading is None else reading.values["parts"]
+    return {part.id: _sums(known[str(part.attempt)]) for part in parts if str(part.attempt) in known}
 
 
 def _by_allocation(parts: Iterable[_Part], used: Mapping[int, Amounts]) -> list[list[float]]:

@@ -17,12 +17,12 @@ from scheduler.virtual_clusters.ledger.selectors import represented
 from scheduler.wiring import stream
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import batches, on_commit, send
+from tenants.housekeeping import repeat
 from tenants.models import VirtualClusterMember
 
 #: The most of a round's newest lines that are streamed; a page reads the others when it next reads.
 MOST_STREAMED = 500
 _PRUNED_AT_ONCE = 20_000
-_MOST_PRUNED = 400_000
 
 
 def ledger_write(line: Line, *, person: str, at: datetime, view: str = MARKET) -> LedgerLine:
@@ -95,10 +95,7 @@ def _groups(row: LedgerLine, members: Mapping[str, Iterable[str]]) -> set[str]:
 def prune_ledger() -> int:
     """Delete the oldest lines that are older than ALLOT_LEDGER_DAYS_KEPT; return how many."""
     kept_since = database_now() - timedelta(days=settings.CONFIG.ledger_days_kept)
-    pruned = 0
-    while pruned < _MOST_PRUNED and (gone := _prune_some(kept_since)):
-        pruned += gone
-    return pruned
+    return repeat(lambda: _prune_some(kept_since))
 
 
 def _prune_some(kept_since: datetime) -> int:

@@ -98,6 +98,15 @@ def test_a_fit_is_made_again_only_when_enough_is_new(node) -> None:
     assert row.fitted_at > first
 
 
+def test_one_whose_times_cannot_be_read_keeps_no_other_from_its_fit(node) -> None:
+    broken, sound = alone(node), alone(node, first=1)
+    for attempt in (broken, sound):
+        report(node, attempt, said(1, 64))
+    JobScaling.objects.filter(job=broken.job).update(times=7)
+    fit_scaling()
+    assert [row.is_fit_due for row in JobScaling.objects.order_by("job_id")] == [True, False]
+
+
 def test_what_was_measured_in_one_attempt_is_known_in_the_next(node) -> None:
     attempt = alone(node)
     report(node, attempt, said(1, 64))

@@ -12,7 +12,18 @@ from scheduler.core.model.codec import dumps_plan, loads_snapshot
 from scheduler.core.perf.peaks import WARM_UP
 from scheduler.core.round.decide import decide
 from scheduler.jobs.attempts.services.lifecycle import part_running
-from scheduler.models import AttemptPart, Explanation, Job, Node, NodePeak, Overcommitment, PeakSamples, Round
+from scheduler.models import (
+    AttemptPart,
+    Explanation,
+    Job,
+    Node,
+    NodeMetrics,
+    NodePeak,
+    Overcommitment,
+    PartMetrics,
+    PeakSamples,
+    Round,
+)
 from scheduler.models.selectors.peaks import violation_rates
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
@@ -94,6 +105,30 @@ def test_an_opportunistic_job_gets_what_a_guaranteed_one_does_not_use(owner, nod
     assert is_running(guest)
     part = AttemptPart.objects.get(attempt__job=guest)
     assert (part.node_id, part.cpus) == (node.id, 16.0)
+
+
+def test_figures_of_one_node_that_cannot_be_read_keep_no_other_from_its_prediction(owner, node):
+    lends(owner)
+    holders = [make_job(gpus=0, cpus=32, memory_bytes=8 * GIB, **owner) for _ in range(2)]
+    other = make_node(gpus=0, cpus=32, memory_bytes=64 * GIB)
+    play_round()
+    here, there = sorted(holders, key=lambda job: AttemptPart.objects.get(attempt__job=job).node_id)
+    run_for(other, 20, {there: 6.0})
+    now = run_for(node, 20, {here: 6.0})
+    broken = PartMetrics.objects.filter(part__node=node)
+    sound = list(broken.values_list("at", "values"))
+    broken.update(values={"ranks": 7})
+    peaks_predict(now)
+    assert NodePeak.objects.get().node == other
+    for at, values in sound:
+        broken.filter(at=at).update(values=values)
+    peaks_predict(now)
+    later = now + timedelta(seconds=10)
+    read(node, later, later, {here: 7.0})
+    read(other, later, later, {there: 7.0})
+    NodeMetrics.objects.filter(node=node, at=later).update(values={"parts": 7})
+    peaks_measure(later)
+    assert [peak.cpus for peak in NodePeak.objects.order_by("node_id")] == pytest.approx([6.0, 7.0])
 
 
 def test_a_new_job_lends_nothing_until_it_is_warm(owner, node):

@@ -23,6 +23,7 @@ from scheduler.models.jobs import Job
 from scheduler.models.throughputs import CpuSensitivity
 from scheduler.telemetry.throughputs.services.measuring import count_of, make_room
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 
 _DAY = timedelta(days=1)
@@ -69,11 +70,16 @@ def cpus_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
 def cpus_settle() -> None:
     """End the trials of jobs that wrote no line for too long: they have their share again."""
     late = CpuSensitivity.objects.filter(updated_at__lt=database_now() - timedelta(seconds=MOST_SECONDS))
-    for row, job_id in late.filter(attempt__isnull=False).values_list("id", "attempt__job_id"):
-        with transaction.atomic():
-            job = lock_jobs([job_id]).get(job_id)
-            if late.filter(id=row, attempt__job_id=job_id).update(attempt=None) and job is not None:
-                _ask_for(job, ())
+
+    @transaction.atomic
+    def settle(trial: tuple[int, int]) -> None:
+        row, job_id = trial
+        job = lock_jobs([job_id]).get(job_id)
+        if late.filter(id=row, attempt__job_id=job_id).update(attempt=None) and job is not None:
+            _ask_for(job, ())
+
+    trials = late.filter(attempt__isnull=False).values_list("id", "attempt__job_id")
+    for_each("the end of the CPU trials of (row, job)", trials, settle)
 
 
 def is_measured(job: Job) -> bool:

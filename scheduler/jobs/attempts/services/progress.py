@@ -28,6 +28,7 @@ from scheduler.models.attempts import Attempt, JobScaling, ProgressPoint, Traini
 from scheduler.models.jobs import Job
 from scheduler.telemetry.throughputs.services.measuring import has_parts, partners
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 
 
@@ -215,15 +216,19 @@ def scaling_of(row: JobScaling) -> GoodputReport:
 
 def fit_due() -> int:
     """Fit the jobs with enough new lines; return their number."""
-    due = list(JobScaling.objects.filter(is_fit_due=True).order_by("job_id")[:FITS_AT_ONCE])
-    for row in due:
-        try:
-            fitted = fit_gpu_models(scaling_of(row).measurements())
-        except GoodputError as error:
-            log.warning("how job %d scales could not be fitted: %s", row.job_id, error)
-            fitted = {}
-        _write(row, {model: (each.parameters, each.projected_from) for model, each in fitted.items()})
+    # By chance: rows that cannot be fitted stay due, and must not always be first.
+    due = list(JobScaling.objects.filter(is_fit_due=True).order_by("?")[:FITS_AT_ONCE])
+    for_each("the fit of", due, _fit)
     return len(due)
+
+
+def _fit(row: JobScaling) -> None:
+    try:
+        fitted = fit_gpu_models(scaling_of(row).measurements())
+    except GoodputError as error:
+        log.warning("how job %d scales could not be fitted: %s", row.job_id, error)
+        fitted = {}
+    _write(row, {model: (each.parameters, each.projected_from) for model, each in fitted.items()})
 
 
 @transaction.atomic

@@ -4,8 +4,7 @@ After that each attempt keeps as many as people are shown, so their curves stay 
 not ended keep all: rounds read the losses of every attempt, and work that was lost is found by them.
 """
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from django.conf import settings
@@ -16,21 +15,22 @@ from scheduler.models.attempts import Attempt, ProgressPoint, ProgressThinning
 from scheduler.models.jobs import Job, or_never
 from scheduler.models.selectors.attempts import PROGRESS_POINTS_MOST, evenly_thinned
 from scheduler.wiring.clock import database_now
+from tenants.housekeeping import in_turn
 
-_JOBS_AT_ONCE = 1_000
-#: What is left is thinned the next time: other housekeeping has its turn, too.
-_MOST_SECONDS = 30.0
+_JOBS_AT_ONCE = 100
 
 
 def thin_progress() -> None:
     """Thin the progress lines of jobs that ended long ago, in the order of their ends, each job once."""
+    for attempt in in_turn(_to_thin()):
+        _thin(attempt)
+
+
+def _to_thin() -> Iterator[Attempt]:
+    """Yield the attempts that may have too many lines; note the jobs whose attempts were all thinned."""
     done, _ = ProgressThinning.objects.get_or_create(id=1)
-    deadline = time.monotonic() + _MOST_SECONDS
     while jobs := list(_due(done)[:_JOBS_AT_ONCE]):
-        for attempt in _with_many_lines(jobs):
-            _thin(attempt)
-            if time.monotonic() > deadline:
-                return
+        yield from _with_many_lines(jobs)
         done.ended_at, done.job_id = jobs[-1].ended_at, jobs[-1].id
         done.save(update_fields=["ended_at", "job_id"])
 
@@ -56,4 +56,5 @@ def _with_many_lines(jobs: Sequence[Job]) -> list[Attempt]:
 
 def _thin(attempt: Attempt) -> None:
     lines = ProgressPoint.objects.filter(attempt=attempt)
+    # All at once: thinned in part, and again, the curve would be another one. No one waits for these rows.
     lines.exclude(id__in=evenly_thinned(lines)).delete()

@@ -25,6 +25,7 @@ from scheduler.models.sessions import Session
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import node_group, on_commit, send
 from tenants.errors import Conflict, Invalid, NotAllowed
+from tenants.housekeeping import delete_rows
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer
 
@@ -179,9 +180,9 @@ def sessions_open() -> QuerySet[Session]:
 
 
 def prune_sessions() -> None:
-    Session.objects.filter(opened_at__lt=database_now() - KEPT).filter(
-        Q(ended_at__isnull=False) | Q(seen_at__lt=database_now() - UNSEEN)
-    ).delete()
+    now = database_now()
+    over = Q(ended_at__isnull=False) | Q(seen_at__lt=now - UNSEEN)
+    delete_rows(Session.objects.filter(over, opened_at__lt=now - KEPT))
 
 
 def _part_of(job: Job, rank: int, attempt_id: int | None) -> AttemptPart:

@@ -17,6 +17,7 @@ from scheduler.models.sessions import PortPass
 from scheduler.wiring.clock import database_now
 from tenants import tokens
 from tenants.errors import ApplicationError
+from tenants.housekeeping import delete_rows
 from tenants.rights import SignIn, viewer_now
 from tenants.selectors import Viewer
 
@@ -109,7 +110,7 @@ def _held(found: PortPass) -> HeldPass | None:
 
 
 def prune_passes() -> None:
-    PortPass.objects.filter(expires_at__lt=database_now()).delete()
+    delete_rows(PortPass.objects.filter(expires_at__lt=database_now()))
 
 
 def _find(text: str, *, job_id: int, port: str, is_ticket: bool) -> PortPass | None:

@@ -39,6 +39,7 @@ from scheduler.models.nodes import Gpu
 from scheduler.models.throughputs import ClassProfile, CpuSensitivity, SpeedMeasurement
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from scheduler.wiring.clock import database_now
+from tenants.housekeeping import delete_rows
 
 LEAST_SECONDS = 10.0
 LEAST_ALONE_SECONDS = 60.0
@@ -83,7 +84,7 @@ def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
 def prune_measurements() -> None:
     """Forget what has not been measured, or asked for, in a long time."""
     for kind in (SpeedMeasurement, ClassProfile, CpuSensitivity):
-        kind.objects.filter(updated_at__lt=database_now() - KEPT).delete()
+        delete_rows(kind.objects.filter(updated_at__lt=database_now() - KEPT))
 
 
 def make_room(kind: type[SpeedMeasurement | ClassProfile | CpuSensitivity], tenant_id: int) -> None:
