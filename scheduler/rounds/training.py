@@ -21,18 +21,30 @@ _IN_USE = """
 SELECT policy FROM tenants_virtualcluster UNION SELECT spare_policy FROM scheduler_clustersettings
 """
 # A sample of each job's losses, evenly over its progress lines, always with the latest. Steps that were
-# repeated after a restart count as they were the last time.
+# repeated after a restart count as they were the last time. A job may have written a million lines;
+# not all are read: each attempt's are cut into 64 parts by number, and the index finds the last loss of each.
 _LOSSES = """
 SELECT job_id, array_agg(step ORDER BY step), array_agg(loss ORDER BY step) FROM (
     SELECT DISTINCT ON (job_id, part) job_id, step, loss FROM (
         SELECT job_id, step, loss, ntile(32) OVER (PARTITION BY job_id ORDER BY step) AS part FROM (
-            SELECT DISTINCT ON (a.job_id, p.step) a.job_id, p.step, (p.values ->> 'loss')::float8 AS loss
+            SELECT DISTINCT ON (a.job_id, found.step) a.job_id, found.step, found.loss
             FROM scheduler_job j JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
-            JOIN scheduler_attempt a ON a.job_id = j.id JOIN scheduler_progresspoint p ON p.attempt_id = a.id
-            WHERE j.state IN ('queued', 'running') AND jsonb_typeof(p.values -> 'loss') = 'number'
+            JOIN scheduler_attempt a ON a.job_id = j.id
+            CROSS JOIN LATERAL (
+                SELECT sequence AS last, sequence / 64 + 1 AS stride FROM scheduler_progresspoint
+                WHERE attempt_id = a.id ORDER BY sequence DESC LIMIT 1
+            ) newest
+            CROSS JOIN LATERAL generate_series(last, 0, -stride) AS until
+            CROSS JOIN LATERAL (
+                SELECT step, sequence, (values ->> 'loss')::float8 AS loss FROM scheduler_progresspoint
+                WHERE attempt_id = a.id AND sequence <= until AND sequence > until - stride
+                  AND jsonb_typeof(values -> 'loss') = 'number'
+                ORDER BY sequence DESC LIMIT 1
+            ) found
+            WHERE j.state IN ('queued', 'running')
               AND CASE WHEN j.guaranteed THEN v.policy
                        ELSE (SELECT spare_policy FROM scheduler_clustersettings) END = ANY(%(names)s)
-            ORDER BY a.job_id, p.step, p.attempt_id DESC, p.sequence DESC
+            ORDER BY a.job_id, found.step, a.id DESC, found.sequence DESC
         ) steps
     ) parts ORDER BY job_id, part, step DESC
 ) kept GROUP BY job_id

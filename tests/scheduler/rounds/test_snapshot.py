@@ -501,7 +501,7 @@ def test_estimates_follow_what_is_measured_at_once_and_the_references_within_a_m
     monkeypatch.setattr(on_record, "REFERENCES_KEPT_SECONDS", 0.0)
     measured(mine, 100.0)
     assert on_k80() == 50.0
-    # Of a correction nobody has to wait for the effect.
+    # A correction has its effect at once.
     monkeypatch.undo()
     make_correction(other, "bert", 5.0, gpu_model="K80")
     assert on_k80() == 10.0
