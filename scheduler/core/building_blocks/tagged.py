@@ -26,7 +26,7 @@ from scheduler.core.fitting.storage import merged
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Locality, Reason, Tier
 from scheduler.core.model.snapshot import DOWNGRADE, Job, JobId, Node, NodeId
-from scheduler.core.model.tag_constraints import CLUSTER, NODE, RACK, TagConstraint, in_words
+from scheduler.core.model.tag_constraints import CLUSTER, NODE, RACK, TagConstraint, in_words, rack_of
 
 
 def place_tagged(
@@ -93,14 +93,16 @@ class _Ground:
         homes: list[tuple[NodeId, tuple[str, ...]]] = []
         #: By GPU model: the index of its first node.
         self.first: dict[str, int] = {}
-        depth = cluster.levels.index(RACK) + 1 if RACK in cluster.levels else 0
         by_home: dict[NodeId, int] = {}
 
         def add(node: Node) -> None:
             # A virtual node that is not bound yet is near only to nodes of its own cell.
             home = cluster.home_of(node)
             by_home.setdefault((home or node).id, len(homes))
-            homes.append(((home or node).id, ("", *node.path[:depth]) if home is None else home.path[:depth]))
+            if home is None:
+                homes.append((node.id, ("", *rack_of(node.path, cluster.levels))))
+            else:
+                homes.append((home.id, rack_of(home.path, cluster.levels)))
 
         for model in cluster.models:
             self.first[model] = len(homes)
@@ -110,7 +112,7 @@ class _Ground:
         self.place_of = by_home
         for number in sorted({node for _, nodes in tagged.elsewhere for node in nodes} - by_home.keys()):
             by_home[number] = len(homes)
-            homes.append((number, tagged.nodes[number].path[:depth]))
+            homes.append((number, rack_of(tagged.nodes[number].path, cluster.levels)))
         self.size = len(homes)
         nodes: dict[NodeId, int] = {}
         racks: dict[tuple[str, ...], int] = {}

@@ -7,8 +7,8 @@ from collections import Counter
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import models_of
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import Job, Node
-from scheduler.core.model.tag_constraints import NODE, RACK, TagConstraint, in_words
+from scheduler.core.model.snapshot import Job
+from scheduler.core.model.tag_constraints import TagConstraint, group_of, in_words
 
 
 def misfit_apart(job: Job, cluster: Cluster) -> Reason | None:
@@ -51,15 +51,8 @@ def _fleets(job: Job, cluster: Cluster) -> list[Fleet]:
 def _most(constraint: TagConstraint, gpus: int, fleet: Fleet, cluster: Cluster) -> int:
     """Return how many replicas with these GPUs each the idle nodes of a model take under a constraint."""
     assert constraint.most is not None
-    depth = cluster.levels.index(RACK) + 1 if RACK in cluster.levels else 0
-
-    def group(node: Node) -> object:
-        return (
-            node.id if constraint.scope == NODE else node.path[:depth] if constraint.scope == RACK else None
-        )
-
     room = Counter[object]()
     for node in fleet.nodes:
-        room[group(node)] += len(node.gpus) // gpus
+        room[group_of(constraint.scope, node.id, node.path, cluster.levels)] += len(node.gpus) // gpus
     # Each has at most `most` others near it, and counts besides.
     return sum([min(fits, constraint.most + 1) for fits in room.values()])

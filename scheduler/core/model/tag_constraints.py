@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 #: Where the others are counted, the narrowest first. CLUSTER is the whole platform.
@@ -28,6 +29,16 @@ class TagConstraint:
         if seen < self.least:
             return (self.least - seen) / self.least
         return 0.0 if self.most is None else max(0, seen - self.most) / max(1, self.most)
+
+
+def rack_of(path: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
+    """Return the rack of a node with this path; empty, the same for all, where the topology has none."""
+    return path[: levels.index(RACK) + 1] if RACK in levels else ()
+
+
+def group_of(scope: str, node: int, path: tuple[str, ...], levels: Sequence[str]) -> object:
+    """Return what a node has in common with those that are near it in a scope."""
+    return node if scope == NODE else rack_of(path, levels) if scope == RACK else ()
 
 
 def in_words(constraint: TagConstraint) -> str:

@@ -10,7 +10,7 @@ from scheduler.core.building_blocks.policy import Tagged, View
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Decision, Placement, Reason, Tier
 from scheduler.core.model.snapshot import GpuId, Job, JobId, Node, NodeId
-from scheduler.core.model.tag_constraints import NODE, RACK, TagConstraint, in_words
+from scheduler.core.model.tag_constraints import TagConstraint, group_of, in_words
 from scheduler.core.round.facts import Facts
 
 Nodes = Mapping[NodeId, int]
@@ -97,7 +97,4 @@ class Whereabouts:
         return constraint.most is not None and any([seen[each] - own > constraint.most for each in groups])
 
     def _group(self, node: NodeId, scope: str) -> object:
-        if scope == NODE:
-            return node
-        levels = self._facts.cluster.levels
-        return self._nodes[node].path[: levels.index(RACK) + 1] if scope == RACK and RACK in levels else ()
+        return group_of(scope, node, self._nodes[node].path, self._facts.cluster.levels)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from scheduler.core.model.errors import PlanError
 from scheduler.core.model.snapshot import Gpu, GpuId, Job, JobId, Node, Snapshot
-from scheduler.core.model.tag_constraints import NODE, RACK
+from scheduler.core.model.tag_constraints import group_of
 
 Replicas = tuple[tuple[GpuId, ...], ...]
 
@@ -33,7 +33,7 @@ def check_tags(
 
     def groups(job: Job, scope: str) -> Counter[object]:
         nodes = [where[replica[0]][0] for replica in after[job.id] if replica and replica[0] in where]
-        return Counter([_group(node, scope, snapshot.levels) for node in nodes])
+        return Counter([group_of(scope, node.id, node.path, snapshot.levels) for node in nodes])
 
     #: By tenant, tag and scope: jobs with the tag by group, all of them and the new ones.
     counted: dict[tuple[str, str, str], tuple[Counter[object], Counter[object]]] = {}
@@ -56,9 +56,3 @@ def check_tags(
                         f"job {job.id} must have at most {constraint.most} others with tag {tag} in its"
                         f" {scope}, and would have {seen[group] - (tag in job.tags)}"
                     )
-
-
-def _group(node: Node, scope: str, levels: tuple[str, ...]) -> object:
-    if scope == NODE:
-        return node.id
-    return node.path[: levels.index(RACK) + 1] if scope == RACK and RACK in levels else ()
