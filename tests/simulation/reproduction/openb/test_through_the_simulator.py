@@ -174,6 +174,7 @@ def test_published_lists_come_out_as_they_are_replayed(tmp_path: Path, placer: s
 
 @are_here
 @pytest.mark.slow
+@pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("seed", [42, 43])
 @pytest.mark.parametrize("placer", PLACERS)
 def test_whole_lists_give_the_published_curves(tmp_path: Path, placer: str, seed: int) -> None:
