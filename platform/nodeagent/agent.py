@@ -360,6 +360,7 @@ class Agent:
                 part.desired, read_json(self.runtime.folder(part.desired.attempt).held)
             ),
             input_ports=input_ports(self.runtime.folder(part.desired.attempt), part.desired),
+            is_queued=self.runtime.is_queued(part.desired.attempt),
         )
         if (outcome := part.outcome) is not None:
             report = replace(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from nodeagent.code.named import FETCH_MOST_SECONDS
 from nodeagent.messages import MessageError, decode
 
 MOST_FREEZE_SECONDS = 604_800.0
@@ -92,7 +93,7 @@ class CodeLimits:
     bytes: int = 256 * 2**20
     unpacked_bytes: int = 2 * 2**30
     files: int = 100_000
-    timeout_seconds: float = 300.0
+    timeout_seconds: float = FETCH_MOST_SECONDS
     #: The most bytes that are kept for the next attempts.
     kept_bytes: int = 4 * 2**30
     #: How git addresses may begin; with ssh they are asked with the keys of the agent's user.
@@ -363,3 +364,8 @@ def _check_limits(path: Path, configuration: Configuration) -> None:
     for field in ("bytes", "unpacked_bytes", "files", "timeout_seconds", "kept_bytes"):
         if not getattr(configuration.code, field) > 0:
             raise ConfigurationError(f"{path}: code.{field}: must be more than 0")
+    if configuration.code.timeout_seconds > FETCH_MOST_SECONDS:
+        raise ConfigurationError(
+            f"{path}: code.timeout_seconds: must be at most {FETCH_MOST_SECONDS:g}, not"
+            f" {configuration.code.timeout_seconds:g}: the server stops an attempt that takes longer to begin"
+        )

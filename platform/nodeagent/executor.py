@@ -82,6 +82,9 @@ class Runtime(Protocol):
         True: it was still being prepared, and nothing will be posted of it; its caller says that it ended.
         """
 
+    def is_queued(self, attempt: int) -> bool:
+        """Whether another scheduler keeps the attempt in its queue, and will start it there."""
+
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the replicas of a prepared attempt. Posts AttemptStarted, and AttemptExited at the end.
 

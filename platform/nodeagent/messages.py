@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from nodeagent.code.named import CODE_SECONDS as CODE_SECONDS
 from nodeagent.code.named import Code as Code
 
 PROTOCOL = 1
@@ -191,8 +192,7 @@ class PartReport:
     state: PartState
     #: Chosen by the node that has rank 0, before it is ready.
     master_port: int | None = None
-    #: The exit code of the first replica that failed, else 0; 128 + N when signal N ended it. Only when
-    #: exited.
+    #: When exited: the exit code of the first replica that failed, else 0; 128 + N when signal N ended it.
     exit_code: int | None = None
     category: Category = ""
     message: str = ""
@@ -207,6 +207,8 @@ class PartReport:
     enforcement: Enforcement = ""
     #: By rank, the number of `INPUT_PORT`, once the replicas are started.
     input_ports: dict[str, int] = field(default_factory=dict)
+    #: It waits in the queue of another scheduler; nothing of it is on the node yet.
+    is_queued: bool = False
 
 
 #: `failed` takes the node, or the one GPU it is about, out of service.
@@ -315,8 +317,7 @@ class DesiredPart:
     ports: dict[str, int] = field(default_factory=dict)
     #: What the working folder of each of its replicas begins with; None: it is empty.
     code: Code | None = None
-    #: For an input worker that several trainers share: where they wait, HOST:PORT by commas; they come and
-    #: go.
+    #: For an input worker that several trainers share: where they wait now, HOST:PORT by commas.
     trainers: str = ""
 
 

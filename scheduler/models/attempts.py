@@ -104,6 +104,9 @@ class AttemptPart(models.Model):
     message = models.CharField(max_length=500, blank=True)
     #: How the node holds its replicas to their parts of GPUs; "": they have none, or nothing is known yet.
     enforcement = models.CharField(max_length=14, blank=True, default="", db_default="")
+    #: Whether it waits in the queue of the scheduler that runs its node, and when it last left that queue.
+    is_queued = models.BooleanField(default=False, db_default=False)
+    left_queue_at = models.DateTimeField(null=True)
     #: Bytes of output stored, of all ranks here.
     log_size = models.PositiveBigIntegerField(default=0, db_default=0)
     #: What its replicas take of the node, as the round counted it; 0 in parts from before migration 0047.

@@ -56,9 +56,14 @@ class Local:
         self.said: dict[str, BatchJobStatus] = {}
         self.submitted: list[str] = []
         self.loses_answers = False
+        #: Jobs wait in the queue and are never begun.
+        self.holds_jobs = False
 
     async def submit(self, job: BatchJob) -> str:
         self.submitted.append(job.name)
+        if self.holds_jobs:
+            self.said[job.name] = BatchJobStatus(number="7", state="waiting", words="PENDING (Priority)")
+            return job.name
         with open(job.log, "ab") as log:
             self.running[job.name] = subprocess.Popen(
                 ["sh", "-c", f"exec {job.command}"], stderr=log, start_new_session=True
@@ -166,6 +171,30 @@ async def test_what_was_told_to_be_refused_never_runs(node: BatchNodeOfTests) ->
     (process,) = node.system.running.values()
     await asyncio.to_thread(process.wait)
     assert node.started == node.ready == set()
+
+
+async def test_the_agent_says_what_waits_in_the_queue_of_a_node_that_starts_jobs(
+    node: BatchNodeOfTests,
+) -> None:
+    node.system.holds_jobs = True
+    node.runtime.prepare(make_part(SLEEPS, attempt=1))
+    assert not node.runtime.is_queued(1), "before it is known what the system does with it"
+    await until_async(lambda: node.runtime.is_queued(1))
+    # What waits for a node that is drained may wait for ever.
+    node.poller.nodes = {"node-1": replace(NODE, problem="Local: DRAIN")}
+    assert not node.runtime.is_queued(1)
+    node.poller.nodes = {"node-1": NODE}
+    assert node.runtime.is_queued(1)
+    node.runtime.release(1)
+    await node.end_of(1)
+    assert not node.runtime.is_queued(1)
+
+
+async def test_what_has_begun_waits_in_no_queue(node: BatchNodeOfTests) -> None:
+    name = await node.start(make_part(SLEEPS, attempt=1))
+    # The list is older than what its remote runner says.
+    node.poller.jobs = {name: BatchJobStatus(number="7", state="waiting", words="PENDING")}
+    assert not node.runtime.is_queued(1)
 
 
 async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(

@@ -59,6 +59,10 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"limits": {"disk_bytes": 0}}, "limits.disk_bytes: must be 1 or more"),
         ({"health": {"script": ["check.sh"]}}, "health.script: must begin with an absolute path"),
         ({"health": {"timeout_seconds": 90}}, "health.timeout_seconds: must be from 1 to every_seconds, 60"),
+        (
+            {"code": {"timeout_seconds": 1200}},
+            "code.timeout_seconds: must be at most 300, not 1200: the server stops an attempt",
+        ),
         ({"checkpoint_store": "/shared"}, "checkpoint_store: must be s3://BUCKET/PREFIX, not '/shared'"),
         ({"checkpoint_store": "s3://bucket/jobs"}, "checkpoint_endpoint: must be the address"),
         ({"inventory": {"kind": "rocm"}}, "inventory.kind: must be one of 'simulated', 'nvml', 'none'"),

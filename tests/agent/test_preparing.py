@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,27 @@ async def test_what_is_not_wanted_any_more_is_given_up_and_leaves_nothing(
     assert node.ports.keys() == node.outcomes.keys() == set()
 
 
+async def test_what_is_given_up_is_removed_though_other_calls_hang(
+    node: RuntimeNode, hanging: HangingDisk
+) -> None:
+    released = threading.Event()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    other = asyncio.create_task(asyncio.to_thread(released.wait))
+    node.runtime.prepare(make_part(shell("true")))
+    await until_async(lambda: hanging.asked)
+    node.runtime.release(1)
+    hanging.answers.set()
+    try:
+        await until_async(lambda: [*node.runtime.attempts.iterdir()] == [])
+    finally:
+        released.set()
+        await other
+
+
 async def test_what_takes_too_long_is_lost(
     node: RuntimeNode, hanging: HangingDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "PREPARE_SECONDS", 0.05)
+    monkeypatch.setattr(preparing, "UNPACK_SECONDS", 0.05)
     node.runtime.prepare(make_part(shell("true")))
     outcome = await node.end_of(1)
     assert (outcome.category, outcome.exit_code) == ("lost", None)

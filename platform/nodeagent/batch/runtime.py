@@ -199,6 +199,14 @@ class BatchRuntime:
         self._cancel(record)
         return False
 
+    def is_queued(self, attempt: int) -> bool:
+        """Whether its job waits, on a node where the batch system starts jobs: a closed one may stay so."""
+        if (record := self.records.get(attempt)) is None or record.is_over or record.stage != "preparing":
+            return False
+        job = self.poller.jobs.get(record.name)
+        is_waiting = job is not None and job.state == "waiting"
+        return is_waiting and not self.poller.nodes[self.configuration.node].problem
+
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Order the remote runner to go; what is secret is sealed for it alone."""
         if (record := self.records.get(desired.attempt)) is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from nodeagent.code.archives import ArchiveRefused, Bounds, unpack_for_each
+from nodeagent.code.named import UNPACK_SECONDS
 from nodeagent.configuration import Configuration
 from nodeagent.executor import start_failed
 from nodeagent.folder import AttemptFolder, write_json
@@ -31,9 +32,6 @@ from nodeagent.threads import in_own_thread
 
 log = logging.getLogger(__name__)
 
-#: How long to make the folders and unpack the code into them may take; the server has the same patience with
-#: code, and less without.
-PREPARE_SECONDS = 300.0
 #: The most attempts at once, those included that were given up and whose threads still hang.
 MOST_AT_ONCE = 64
 
@@ -75,16 +73,16 @@ class Preparer:
         self.at_work += 1
         make = partial(self._make_folders, self.folder(attempt), desired, code)
         making = asyncio.create_task(in_own_thread(f"prepare attempt {attempt}", make))
-        await asyncio.wait([making], timeout=PREPARE_SECONDS)
+        await asyncio.wait([making], timeout=UNPACK_SECONDS)
         if not making.done():
-            self._lose(attempt, f"it took over {PREPARE_SECONDS:g} s; the checkpoint folder may hang")
+            self._lose(attempt, f"it took over {UNPACK_SECONDS:g} s; the checkpoint folder may hang")
             await asyncio.wait([making])
         self.at_work -= 1
         if self.give_up(attempt):
             self.post(self._result(desired, making))
         else:
             making.exception()  # Which would be logged as never looked at.
-            await asyncio.to_thread(self._clean_up, attempt)
+            await in_own_thread(f"clean up attempt {attempt}", partial(self._clean_up, attempt))
 
     def give_up(self, attempt: int) -> bool:
         """Post nothing of the attempt any more; return whether there would have been something."""

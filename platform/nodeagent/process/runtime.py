@@ -170,6 +170,10 @@ class ProcessRuntime:
         self.ports.release(attempt)
         return self.preparer.give_up(attempt)
 
+    def is_queued(self, attempt: int) -> bool:
+        """Never: the agent itself starts what runs here."""
+        return False
+
     def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> None:
         """Start the shim, which starts the replicas."""
         folder = self.folder(desired.attempt)

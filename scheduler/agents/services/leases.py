@@ -1,5 +1,6 @@
 """Nodes that stopped reporting and attempts that never began to run: what no message reports."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -7,6 +8,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
+from nodeagent.messages import CODE_SECONDS
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState, StopCause
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop, part_exited
 from scheduler.jobs.attempts.services.steps import lock_jobs
@@ -24,9 +26,6 @@ PULSE_SECONDS = 1.0
 STILL_SECONDS = 5.0
 #: How long the nodes of an attempt may take to prepare it, and then again to run it.
 START_SECONDS = 60.0
-#: So much longer where they fetch its code first: twice what an agent gives that by default, since they also
-#: unpack it.
-CODE_SECONDS = 600.0
 
 
 def pulse() -> float:
@@ -150,17 +149,29 @@ def _what_is_late(attempt: Attempt, *, since: datetime | None, at: datetime) -> 
     """
     if attempt.state != AttemptState.STARTING or attempt.starting_at is None:
         return ""
-    waited = at - max(attempt.starting_at, since or attempt.starting_at)
+    parts = list(attempt.parts.select_related("node").order_by("node__name"))
+    began = _start_began(attempt.starting_at, parts)
+    if began is None:
+        return ""
+    waited = at - max(began, since or began)
     limit = _step_limit(has_code=attempt.job.specification.code is not None)
     # The nodes of a gang run it only once all of them have prepared it, which may be at the last moment.
     steps = ((PartState.WAITING, "ready", limit), (PartState.READY, "running", 2 * limit))
     for state, step, allowed in steps:
         if waited < allowed:
             break
-        late = attempt.parts.filter(state=state).order_by("node__name")
-        if names := ", ".join(late.values_list("node__name", flat=True)):
+        if names := ", ".join(part.node.name for part in parts if part.state == state):
             return f"Not every node was {step} within {allowed.total_seconds():g} s: {names}."
     return ""
+
+
+def _start_began(starting_at: datetime, parts: Collection[AttemptPart]) -> datetime | None:
+    """Return from when on the time to start counts; None while it does not.
+
+    It does not while all nodes wait in the queue of another scheduler (docs/slurm.md). Once the first has
+    left that queue, its GPUs stand idle until the others follow.
+    """
+    return min((part.left_queue_at or starting_at for part in parts if not part.is_queued), default=None)
 
 
 def _step_limit(*, has_code: bool = False) -> timedelta:

@@ -193,7 +193,7 @@ def _news(node: Node, reports: Sequence[PartReport]) -> list[tuple[int, PartRepo
     """
     if not reports:
         return []
-    names = ("attempt_id", "attempt__job_id", "attempt__state", "state", "enforcement")
+    names = ("attempt_id", "attempt__job_id", "attempt__state", "state", "enforcement", "is_queued")
     rows = AttemptPart.objects.filter(node=node, attempt_id__in=[report.attempt for report in reports])
     stored = {row.attempt_id: row for row in rows.values_list(*names, named=True)}
     return [
@@ -206,6 +206,7 @@ def _news(node: Node, reports: Sequence[PartReport]) -> list[tuple[int, PartRepo
             report.progress
             or report.input_ports
             or (report.enforcement and report.enforcement != row.enforcement)
+            or report.is_queued != row.is_queued
             or row.state in _NEWS_AFTER.get(report.state, ())
         )
     ]
@@ -230,6 +231,8 @@ def _part_apply(node: Node, job_id: int, report: PartReport, *, at: datetime) ->
         AttemptPart.objects.filter(id=part.id).update(enforcement=report.enforcement)
         Job.objects.filter(id=job_id).update(version=F("version") + 1)
         publish_jobs([job_id])
+    if report.is_queued != part.is_queued:
+        _queue_note(part, is_queued=report.is_queued, at=at)
     if report.input_ports:
         trainers_note(part, report.input_ports)
     if report.state == "ready":
@@ -238,6 +241,13 @@ def _part_apply(node: Node, job_id: int, report: PartReport, *, at: datetime) ->
         attempts.part_running(part, at=at)
     elif report.state == "exited":
         _exited(node, part, report, at=at)
+
+
+def _queue_note(part: AttemptPart, *, is_queued: bool, at: datetime) -> None:
+    """Note that a part waits in the queue of another scheduler, or has left it: its time to start begins."""
+    part.is_queued = is_queued
+    part.left_queue_at = None if is_queued else at
+    part.save(update_fields=["is_queued", "left_queue_at"])
 
 
 def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) -> None:

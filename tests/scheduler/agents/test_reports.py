@@ -85,6 +85,23 @@ def test_how_an_attempt_is_held_to_its_parts_is_what_its_nodes_say_where_it_is_h
     assert Job.objects.get(id=attempt.job_id).version == version
 
 
+def test_a_part_is_in_the_queue_of_another_scheduler_until_its_agent_says_otherwise():
+    (node, _), attempt = gang()
+    queued = PartReport(attempt=attempt.id, state="preparing", is_queued=True)
+    assert locks_of(node, queued) == 1
+    part = attempt.parts.get(node=node)
+    assert (part.is_queued, part.left_queue_at, part.state) == (True, None, "waiting")
+    assert locks_of(node, queued) == 0, "it says nothing new"
+    report(node, PartReport(attempt=attempt.id, state="ready", master_port=5555))
+    part.refresh_from_db()
+    assert (part.is_queued, part.state) == (False, "ready")
+    assert part.left_queue_at is not None
+    left_at = part.left_queue_at
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    part.refresh_from_db()
+    assert part.left_queue_at == left_at
+
+
 def test_the_job_runs_when_every_node_does():
     (left, right), attempt = gang()
     running = PartReport(attempt=attempt.id, state="running")

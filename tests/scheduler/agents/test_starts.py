@@ -72,6 +72,42 @@ def test_nodes_have_more_time_where_they_fetch_code() -> None:
     assert swept(starting("waiting", since=longer + A_MOMENT, code=ARCHIVE)) == LATE
 
 
+def queue(attempt: Attempt, *parts: bool | timedelta) -> None:
+    """Put each part into the queue of another scheduler, or note how long ago it left that."""
+    for part, queued in zip(attempt.parts.order_by("node__name"), parts, strict=True):
+        part.is_queued = queued is True
+        part.left_queue_at = None if isinstance(queued, bool) else database_now() - queued
+        part.save()
+
+
+def test_time_in_the_queue_of_another_scheduler_does_not_count() -> None:
+    attempt = starting("waiting", since=10 * STEP)
+    queue(attempt, True)
+    assert swept(attempt) == IN_TIME
+    queue(attempt, STEP - A_MOMENT)
+    assert swept(attempt) == IN_TIME
+    queue(attempt, STEP + A_MOMENT)
+    assert swept(attempt) == LATE
+
+
+def test_a_gang_has_the_limit_from_when_its_first_node_left_that_queue() -> None:
+    attempt = starting("waiting", "waiting", since=10 * STEP)
+    queue(attempt, True, True)
+    assert swept(attempt) == IN_TIME
+    attempt.parts.filter(node__name__startswith="n0").update(state="ready")
+    queue(attempt, STEP - A_MOMENT, True)
+    assert swept(attempt) == IN_TIME
+    queue(attempt, STEP + A_MOMENT, True)
+    assert swept(attempt) == LATE
+    assert attempt.stop_message == f"Not every node was ready within 60 s: n1-of-{attempt.job_id}."
+
+
+def test_a_gang_with_a_node_that_no_queue_keeps_has_the_limit_from_its_start() -> None:
+    attempt = starting("ready", "waiting", since=STEP + A_MOMENT)
+    queue(attempt, False, True)
+    assert swept(attempt) == LATE
+
+
 def test_an_agent_may_be_away_for_a_lease_meanwhile(settings: Any) -> None:
     settings.CONFIG = settings.CONFIG.model_copy(update={"node_lease_seconds": 2 * START_SECONDS})
     assert swept(starting("waiting", since=4 * STEP - A_MOMENT)) == IN_TIME
