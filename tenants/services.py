@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,11 +23,14 @@ from django.utils import timezone
 from tenants import tokens
 from tenants.audit.source import Source, acting
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound
-from tenants.models import Membership, Quota, Role, Scope, Tenant, Token, User
+from tenants.models import ANY_MODEL, Membership, Quota, Role, Scope, Tenant, Token, User
 from tenants.rights import tell_changed
-from tenants.selectors import RANK, Viewer
+from tenants.selectors import RANK, Viewer, quota_of
 
 TOKENS_PER_USER = 50
+
+#: Returns what is wrong with the GPU models of a quota, which only the scheduler knows.
+ProblemsWithModels = Callable[[Iterable[str]], Sequence[FieldError]]
 
 
 # -- tenants, their members and their quota ----------------------------------------------------------
@@ -127,10 +130,18 @@ def quota_set(
     limits: Mapping[str, int],
     cpus: float | None = None,
     memory_bytes: int | None = None,
+    problems_with_models: ProblemsWithModels | None = None,
 ) -> Tenant:
-    """Replace the tenant's quota; a GPU model without a line is not limited by itself."""
+    """Replace the tenant's quota; a GPU model without a line is not limited by itself.
+
+    `problems_with_models` is asked about the models that have no line yet; None: each is taken as it is.
+    Raises Invalid for those that it does not know.
+    """
     by.require_operator()
     tenant = _locked(tenant)
+    new = sorted(set(limits) - {ANY_MODEL} - set(quota_of(tenant)))
+    if problems_with_models is not None and (wrong := problems_with_models(new)):
+        raise Invalid.of(*wrong)
     # Limits that stay are left alone, so that the audit log has changes only.
     Quota.objects.filter(tenant=tenant).exclude(gpu_model__in=limits).delete()
     Quota.objects.bulk_create(

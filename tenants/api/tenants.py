@@ -19,7 +19,15 @@ from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import ANY_MODEL, SLUG, Membership, Role, Scope, Tenant
 from tenants.selectors import Viewer, quota_of, tenant_get, viewer
-from tenants.services import member_remove, member_set, quota_set, tenant_change, tenant_create, tenant_remove
+from tenants.services import (
+    ProblemsWithModels,
+    member_remove,
+    member_set,
+    quota_set,
+    tenant_change,
+    tenant_create,
+    tenant_remove,
+)
 
 QUOTA_LINES = 64
 MOST_CPUS = 10_000_000
@@ -227,6 +235,8 @@ class MemberView(APIView):
 
 class QuotaView(Edited):
     scope = Scope.OPERATE
+    #: What knows the cluster's GPU models (`scheduler/urls.py`).
+    problems_with_models: ProblemsWithModels | None = None
 
     @extend_schema(responses=Quota)
     def get(self, request: Request, name: str) -> Response:
@@ -235,14 +245,17 @@ class QuotaView(Edited):
 
     @extend_schema(request=Quota, responses=Quota)
     def put(self, request: Request, name: str) -> Response:
-        """Replace the quota of a tenant. A resource that is left out has no limit of its own. For
-        operators."""
+        """Replace the quota of a tenant. A resource that is left out has no limit of its own. Once nodes
+        have registered, a new line must name a GPU model that one of them has or had. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
         given = Quota(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(_quota(quota_set(by=by, tenant=tenant, **given.validated_data)))
+        changed = quota_set(
+            by=by, tenant=tenant, **given.validated_data, problems_with_models=self.problems_with_models
+        )
+        return Response(_quota(changed))
 
 
 def _quota(tenant: Tenant) -> dict[str, object]:

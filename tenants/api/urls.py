@@ -5,7 +5,7 @@ from django.urls import path
 from tenants.api.audit import AuditExport, AuditStatus, AuditView
 from tenants.api.secrets import OwnSecretsView, OwnSecretView, TenantSecretsView, TenantSecretView
 from tenants.api.session import PasswordView, SessionView, TourView
-from tenants.api.tenants import MembersView, MemberView, QuotaView, TenantsView, TenantView
+from tenants.api.tenants import MembersView, MemberView, TenantsView, TenantView
 from tenants.api.tokens import TokenRotation, TokensView, TokenTermsView, TokenView
 from tenants.api.users import UsersView, UserView
 
@@ -30,5 +30,4 @@ urlpatterns = [
     path("tenants/<str:name>/members/<str:username>", MemberView.as_view()),
     path("tenants/<str:name>/secrets", TenantSecretsView.as_view()),
     path("tenants/<str:name>/secrets/<str:secret>", TenantSecretView.as_view()),
-    path("tenants/<str:name>/quota", QuotaView.as_view()),
 ]

@@ -105,6 +105,14 @@ def test_a_tenant_from_its_making_to_its_end(allot: Allot) -> None:
     assert allot("admin", "tenant", "show", "red").exit_code == 3
 
 
+def test_a_quota_of_a_model_that_no_node_had_is_refused_with_the_known_ones(allot: Allot) -> None:
+    make_tenant("red")
+    make_node(gpu_model="V100")
+    wrong = allot("admin", "quota", "set", "red", "V10O=8")
+    assert wrong.exit_code == 1
+    assert all(words in wrong.stderr for words in ("limits.V10O", "no GPU model 'V10O'", "one of: V100"))
+
+
 def test_quotas_and_budgets(allot: Allot) -> None:
     make_tenant("red")
     assert allot("admin", "quota", "set", "red", "V100=8", "*=16").stdout == "tenant red: *:16,V100:8\n"

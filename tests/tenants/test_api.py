@@ -4,7 +4,7 @@ import pytest
 
 from tenants.models import Role
 from tests.api.caller import Caller, caller, is_error
-from tests.scheduler.builders import make_member, make_tenant, make_user
+from tests.scheduler.builders import make_member, make_node, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +45,28 @@ def test_a_quota_has_cpus_and_memory_and_the_audit_tells_of_them(operator):
     assert (entry["before"]["quota_cpus"], entry["after"]["quota_cpus"]) == (None, 64.5)
     # The whole of it is replaced.
     assert operator.put("/tenants/red/quota", {"limits": {}}).json()["cpus"] is None
+
+
+def test_a_quota_names_models_that_the_cluster_has_or_had_once_nodes_have_registered(operator):
+    make_tenant("red")
+    operator.put("/tenants/red/quota", {"limits": {"A100": 4, "H100": 8}})
+    make_node(gpu_model="V100")
+    make_node(gpu_model="P100")
+    # Those that came before their nodes stay, and may be changed.
+    limits = {"H100": 16, "V100": 4, "*": 20}
+    assert operator.put("/tenants/red/quota", {"limits": limits}).json()["limits"] == limits
+    refused = operator.put("/tenants/red/quota", {"limits": {"V100": 5, "L4": 4, "V10O": 8}})
+    assert refused.status_code == 400
+    known = "one of: P100, V100"
+    assert refused.json()["fields"] == [
+        {"field": "limits.L4", "problem": "there is no GPU model 'L4'", "expected": known},
+        {
+            "field": "limits.V10O",
+            "problem": "there is no GPU model 'V10O' (did you mean \"V100\"?)",
+            "expected": known,
+        },
+    ]
+    assert operator.get("/tenants/red/quota").json()["limits"] == limits
 
 
 def test_the_audit_says_who_changed_what_from_what_to_what(operator):

@@ -2633,8 +2633,8 @@ export interface paths {
         get: operations["tenants_quota_get"];
         /**
          * Replace the quota of a tenant
-         * @description Replace the quota of a tenant. A resource that is left out has no limit of its own. For
-         *     operators.
+         * @description Replace the quota of a tenant. A resource that is left out has no limit of its own. Once nodes
+         *     have registered, a new line must name a GPU model that one of them has or had. For operators.
          */
         put: operations["tenants_quota_set"];
         post?: never;

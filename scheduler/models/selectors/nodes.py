@@ -39,6 +39,13 @@ def problems_with_gpu_models(names: Iterable[str], where: str) -> list[FieldErro
     ]
 
 
+def problems_with_quota(models: Iterable[str]) -> list[FieldError]:
+    """Return those of a quota's GPU models that no node ever had; none before the first node has registered,
+    since an operator may set quotas first.
+    """
+    return problems_with_gpu_models(models, "limits.{}") if GpuModel.objects.exists() else []
+
+
 def gpu_models() -> list[dict[str, Any]]:
     """Return the known models with the number of their GPUs, and of those that are neither held nor nominated
     for.
