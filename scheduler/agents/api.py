@@ -35,6 +35,7 @@ from tenants.audit.source import source
 from tenants.errors import FieldError, Invalid
 from tenants.models import Scope
 from tenants.selectors import viewer
+from tenants.times import iso
 
 T = TypeVar("T")
 
@@ -152,7 +153,7 @@ def _deadline(body: Mapping[str, Any]) -> datetime | None:
     if seconds is not None:
         problem = FieldError("until", "cannot be used with deadline_seconds", "one of the two")
     elif not now < until <= now + timedelta(seconds=LONGEST_DRAIN_SECONDS):
-        problem = FieldError("until", f"{until.isoformat()} is not in the future, or too far ahead", expected)
+        problem = FieldError("until", f"{iso(until)} is not in the future, or too far ahead", expected)
     else:
         return until
     raise Invalid.of(problem)

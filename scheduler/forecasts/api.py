@@ -19,9 +19,9 @@ from scheduler.forecasts.services.run_time import run_time_of
 from scheduler.jobs.representations import positions_of, reasons_of
 from scheduler.models.jobs import Explanation, QueueOrder
 from scheduler.models.selectors.jobs import job_get, view_of
-from scheduler.wiring.representation import iso
 from tenants.models import Scope
 from tenants.selectors import viewer
+from tenants.times import iso
 
 
 class WhatIfs(APIView):

@@ -15,8 +15,8 @@ from scheduler.jobs.filters import JobFilter
 from scheduler.jobs.schemas import JobCounts
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.jobs import jobs_visible
-from scheduler.wiring.representation import iso
 from tenants.selectors import viewer
+from tenants.times import iso
 
 _BY: Mapping[str, Any] = {
     "array": F("array_id"),

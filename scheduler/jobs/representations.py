@@ -20,8 +20,9 @@ from scheduler.models.jobs import Dependency, Job, QueueOrder
 from scheduler.models.selectors.jobs import input_workers_of, nodes_of_workers, view_of
 from scheduler.models.selectors.maintenance import windows_of
 from scheduler.nodes.representations import maintenance
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
 from scheduler.wiring.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group, to_pages
+from tenants.times import iso
 
 
 def jobs(ids: Iterable[int]) -> list[Representation]:

@@ -6,6 +6,7 @@ from typing import Any
 from scheduler.jobspec.fields import Fields, described, seconds_of
 from scheduler.jobspec.kind import Kind, Schema
 from scheduler.jobspec.kinds import MOST_SECONDS, plain
+from tenants.times import iso
 
 #: Seconds from its submission, or an instant.
 Begin = float | datetime
@@ -40,7 +41,7 @@ class Beginning(Kind):
     def write(self, value: Begin | None) -> Any:
         if value is None:
             return None
-        return value.isoformat() if isinstance(value, datetime) else plain(value)
+        return iso(value) if isinstance(value, datetime) else plain(value)
 
     def schema(self, definitions: Any) -> Schema:
         seconds: Schema = {"type": "number", "minimum": 1, "maximum": MOST_SECONDS}

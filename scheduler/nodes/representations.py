@@ -14,8 +14,9 @@ from scheduler.models.maintenance import MaintenanceWindow
 from scheduler.models.nodes import Gpu, Node, NodeCheck
 from scheduler.models.selectors.maintenance import windows_of
 from scheduler.models.selectors.nodes import FREE_GPU, gpu_uses
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
 from scheduler.wiring.stream import object_of, send_to_everyone, to_pages
+from tenants.times import iso
 
 
 def nodes(ids: Iterable[int]) -> list[Representation]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from scheduler.models.rounds import Round
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
 from scheduler.wiring.stream import OPERATORS, send, to_pages
+from tenants.times import iso
 
 
 def rounds(numbers: Iterable[int]) -> list[Representation]:

@@ -30,7 +30,7 @@ from scheduler.virtual_clusters.services import (
 )
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin, described_plugins
-from scheduler.wiring.representation import OTHERS, iso
+from scheduler.wiring.representation import OTHERS
 from scheduler.wiring.rest import RepresentedList
 from scheduler.wiring.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.answers import created
@@ -39,6 +39,7 @@ from tenants.api.queries import ByName
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
+from tenants.times import iso
 
 T = TypeVar("T", bound=Sized)
 

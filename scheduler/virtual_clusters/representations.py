@@ -23,6 +23,7 @@ from scheduler.wiring.representation import Representation
 from scheduler.wiring.stream import object_of, send_to_everyone, to_pages
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 
 def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
@@ -157,7 +158,7 @@ def _lent_and_borrowed(market: MarketState) -> Mapping[str, Representation]:
             said = {
                 "loan": loan.id,
                 "lot": {"gpus": dict(lot.gpus), "cells": dict(lot.cells)},
-                "ends_at": datetime.fromtimestamp(loan.ends_at, UTC).isoformat(),
+                "ends_at": iso(datetime.fromtimestamp(loan.ends_at, UTC)),
             }
             found[giver]["lent"].append({**said, "to": taker})
             found[taker]["borrowed"].append({**said, "from": giver})

@@ -16,6 +16,7 @@ from django.utils import timezone
 from tenants.audit.source import Source, source
 from tenants.housekeeping import repeat
 from tenants.models import AuditEntry, Outcome, Tenant, Token, User
+from tenants.times import iso
 
 log = logging.getLogger(__name__)
 
@@ -190,9 +191,7 @@ def prune_audit_log() -> int:
     until = timezone.now() - timedelta(days=settings.CONFIG.audit_days_kept)
     pruned = repeat(lambda: _prune_some(until))
     if pruned:
-        record(
-            "audit.prune", object_kind="the audit log", after={"removed": pruned, "before": until.isoformat()}
-        )
+        record("audit.prune", object_kind="the audit log", after={"removed": pruned, "before": iso(until)})
     return pruned
 
 

@@ -15,6 +15,7 @@ from tenants.audit.sentences import sentence
 from tenants.errors import NotAllowed
 from tenants.models import AuditEntry, AuditReceiver, Role
 from tenants.selectors import Viewer
+from tenants.times import iso, restated
 
 #: Entries that a receiver has not got are counted up to here.
 MOST_COUNTED = 100_000
@@ -99,7 +100,7 @@ def represented(entry: AuditEntry) -> dict[str, Any]:
     """An entry as the API, exports and receivers see it, JSON-ready."""
     return {
         "id": entry.id,
-        "at": entry.at.isoformat(),
+        "at": iso(entry.at),
         "kind": entry.kind,
         "actor": entry.actor,
         "token": entry.token,
@@ -112,6 +113,10 @@ def represented(entry: AuditEntry) -> dict[str, Any]:
         "subject": entry.subject,
         "tenant": entry.tenant or None,
         "sentence": sentence(entry),
-        "before": entry.before,
-        "after": entry.after,
+        "before": _restated(entry.before),
+        "after": _restated(entry.after),
     }
+
+
+def _restated(row: Any) -> Any:
+    return {name: restated(value) for name, value in row.items()} if isinstance(row, dict) else row

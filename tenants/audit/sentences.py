@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tenants.models import AuditEntry, Outcome
+from tenants.times import restated
 
 #: The fields of a change that are in the sentence itself; the rest is in `before` and `after`.
 _FIELDS_TOLD = 3
@@ -121,6 +122,7 @@ def _field(name: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
+    value = restated(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if text in ("", "null"):
         return "nothing"

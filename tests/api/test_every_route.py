@@ -38,6 +38,7 @@ from scheduler.models.jobs import JobTemplate, SavedSearch
 from scheduler.models.reservations import Reservation
 from scheduler.virtual_clusters.ledger.services import ledger_write
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
+from tenants.times import iso
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error, make_token
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, OWN_SCOPES, QUERIES
 from tests.scheduler.builders import (
@@ -288,7 +289,7 @@ def compared(virtual_cluster: VirtualCluster, job: Job) -> AnomalyReport:
         "name": job.name,
         "tenant": "red",
         "gpus": 1,
-        "submitted_at": timezone.now().isoformat(),
+        "submitted_at": iso(timezone.now()),
         "real_delay_seconds": 60.0,
         "private_delay_seconds": 0.0,
         "extra_seconds": 60.0,
@@ -446,6 +447,27 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
 def test_the_same_is_told_to_those_who_may(world: World, route: str):
     """Otherwise the test above would hold for an API that tells nobody anything."""
     assert MARK in world.send("viewer", "GET", route).content.decode()
+
+
+#: An instant with its zone, as any part of any answer writes it.
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d|)")
+
+
+def test_every_route_writes_instants_in_one_form(world: World):
+    with_instants, otherwise = set(), {}
+    for method, route in sorted(EXPECTED):
+        statuses = EXPECTED[method, route].items()
+        who = next((one for one, status in statuses if status in (200, 201, 202)), None)
+        # The descriptions have examples of what people may write.
+        if who is None or route in ("/api/schema", "/api/job-spec.schema.json"):
+            continue
+        content = tried(world, who, method, route).content.decode(errors="replace")
+        found = list(_INSTANT.finditer(content))
+        with_instants |= {route} if found else set()
+        if others := [instant[0] for instant in found if instant[1] != "Z"]:
+            otherwise[method, route] = others[:3]
+    assert otherwise == {}
+    assert len(with_instants) > 60
 
 
 def test_other_methods_are_refused_in_the_same_format(world: World):

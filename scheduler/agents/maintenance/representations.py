@@ -7,8 +7,9 @@ from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.models.attempts import AttemptPart
 from scheduler.models.maintenance import ACTIVE, MaintenanceWindow
 from scheduler.models.selectors.jobs import jobs_visible
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 #: The most jobs that the answer names of each window.
 MOST_JOBS = 100

@@ -40,6 +40,7 @@ from scheduler.wiring.deadlocks import repeated_on_deadlock
 from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
+from tenants.times import iso
 
 MAX_WINDOWS = 1_000
 MAX_NODES = 5_000
@@ -270,8 +271,8 @@ def _facts_of(window: MaintenanceWindow) -> Mapping[str, object]:
     return {
         "id": window.id,
         "reason": window.reason,
-        "starts_at": window.starts_at.isoformat(),
-        "ends_at": window.ends_at.isoformat(),
+        "starts_at": iso(window.starts_at),
+        "ends_at": iso(window.ends_at),
     }
 
 

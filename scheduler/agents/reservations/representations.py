@@ -3,7 +3,8 @@
 from datetime import datetime
 
 from scheduler.models.reservations import Reservation
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
+from tenants.times import iso
 
 
 def reservation(row: Reservation, now: datetime) -> Representation:

@@ -37,6 +37,7 @@ from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Tenant, User, VirtualCluster
+from tenants.times import iso
 
 MAX_RESERVATIONS = 1_000
 #: The actor of what happens when a node is lost.
@@ -253,6 +254,6 @@ def _facts_of(reservation: Reservation) -> dict[str, object]:
     return {
         "id": reservation.id,
         "name": reservation.name,
-        "starts_at": reservation.starts_at.isoformat(),
-        "ends_at": reservation.ends_at.isoformat(),
+        "starts_at": iso(reservation.starts_at),
+        "ends_at": iso(reservation.ends_at),
     }

@@ -16,6 +16,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
 from scheduler.wiring.sweeps import for_each
 from tenants.errors import Conflict
+from tenants.times import iso
 
 
 def node_drain(*, node: Node, actor: str, why: str = "", deadline: datetime | None = None) -> None:
@@ -109,7 +110,7 @@ def _drain_later(*, node: Node, actor: str, why: str, deadline: datetime) -> Non
             at=database_now(),
             actor=actor,
             why=message,
-            data={"node": node.name, "deadline": deadline.isoformat(), "why": why},
+            data={"node": node.name, "deadline": iso(deadline), "why": why},
         ).save()
 
 

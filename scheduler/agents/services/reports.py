@@ -40,6 +40,7 @@ from scheduler.telemetry.metrics.services import readings_store
 from scheduler.telemetry.throughputs.services.measuring import measure
 from scheduler.wiring.stream import SAMPLES, log_group, on_commit, send
 from scheduler.wiring.wakeups import request_round_on_commit
+from tenants.times import iso
 
 log = logging.getLogger(__name__)
 
@@ -326,7 +327,7 @@ def publish_progress(attempt: Any, points: Sequence[Any]) -> None:
         "points": [
             {
                 "attempt": attempt.number,
-                "at": point.at.isoformat(),
+                "at": iso(point.at),
                 "step": point.step,
                 "samples": point.samples,
                 "values": point.values,

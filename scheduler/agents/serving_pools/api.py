@@ -33,6 +33,7 @@ from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
+from tenants.times import iso
 
 _LONGEST_SECONDS = 86_400
 _LONGEST_LOAN_SECONDS = 366 * 86_400
@@ -170,9 +171,7 @@ class NodeLoan(APIView):
         now = database_now()
         if until is not None and not now < until <= now + timedelta(seconds=_LONGEST_LOAN_SECONDS):
             expected = "an instant in the future, at most a year away"
-            problem = FieldError(
-                "until", f"{until.isoformat()} is not in the future, or too far ahead", expected
-            )
+            problem = FieldError("until", f"{iso(until)} is not in the future, or too far ahead", expected)
             raise Invalid.of(problem)
         node_lend(node=node, actor=by.actor, why=body["why"], until=until)
         return Response(_node(node))

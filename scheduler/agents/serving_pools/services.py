@@ -30,6 +30,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.sweeps import for_each
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee
+from tenants.times import iso
 
 MAX_POOLS = 1_000
 #: The actor of what a load curve does.
@@ -184,7 +185,7 @@ def _ask_back(node: Node, pool: ServingPool, *, actor: str, why: str, by: dateti
         f"Node {node.name} returns to its serving pool {pool.name} by {at}: an elastic job goes on with what"
         " it has elsewhere, if that is enough; others are stopped in time, and go on elsewhere."
     )
-    data = {"node": node.name, "return_by": by.isoformat(), "why": why}
+    data = {"node": node.name, "return_by": iso(by), "why": why}
     for attempt in there:
         attempt_event(attempt, "attempt.node_returns", at=now, actor=actor, why=message, data=data).save()
 

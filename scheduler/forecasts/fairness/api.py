@@ -31,10 +31,11 @@ from scheduler.forecasts.fairness.selectors import (
 from scheduler.models.fairness import FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.selectors.virtual_clusters import virtual_cluster_get
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.representation import OTHERS, iso
+from scheduler.wiring.representation import OTHERS
 from scheduler.wiring.rest import checked
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer, viewer
+from tenants.times import iso
 
 HOURS = 24.0
 MOST_HOURS = 24.0 * 14

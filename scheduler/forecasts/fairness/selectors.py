@@ -16,6 +16,7 @@ from scheduler.virtual_clusters.ledger.selectors import ANOTHER_TENANT
 from scheduler.wiring.representation import OTHERS
 from tenants.models import VirtualCluster, VirtualClusterMember
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 _ADDED = (
     "weight", "jobs_running", "jobs_waiting", "demand_gpus", "received_mean", "entitled_mean", "borrowed",
@@ -87,7 +88,7 @@ def sample_of_others(row: Mapping[str, Any], paid: float) -> dict[str, Any]:
     """Return such a row as the API shows it."""
     means = {name: _mean(row[f"{name}_sum"], row["longest"]) for name in _SUMS[1:6]}
     return {
-        "at": row["at"].isoformat(),
+        "at": iso(row["at"]),
         "tenant": OTHERS,
         **means,
         "rho_worst": None,
@@ -102,7 +103,7 @@ def sample_of_others(row: Mapping[str, Any], paid: float) -> dict[str, Any]:
 def sample(row: FairnessSample, paid: float) -> dict[str, Any]:
     """Return a minute of a tenant; GPUs are means over the part of it that was accounted for."""
     return {
-        "at": row.at.isoformat(),
+        "at": iso(row.at),
         "tenant": row.tenant,
         "entitled": _mean(row.entitled_gpu_seconds, row.seconds),
         "received": _mean(row.received_gpu_seconds, row.seconds),

@@ -33,6 +33,7 @@ from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.submitted import submitted_now
 from scheduler.rounds.watchdog import within_budget
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 #: Jobs of one tenant that are named in each list; all are counted.
 NAMED = 100
@@ -162,8 +163,8 @@ def represented(row: WhatIf, viewer: Viewer) -> dict[str, Any]:
         "state": WhatIfState.FAILED if given_up else row.state,
         "problem": "No worker answered it; ask again." if given_up else row.problem,
         "fields": row.fields,
-        "asked_at": row.asked_at.isoformat(),
-        "expires_at": expires_at(row).isoformat(),
+        "asked_at": iso(row.asked_at),
+        "expires_at": iso(expires_at(row)),
         "made_at": stored.get("made_at"),
         "round": stored.get("round"),
         "assumption": stored.get("assumption", ""),

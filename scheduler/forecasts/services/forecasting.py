@@ -19,6 +19,7 @@ from scheduler.models.jobs import Job
 from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.watchdog import within_budget
+from tenants.times import iso
 
 #: Forecasts kept; the newest counts, the others are for later inspection.
 _KEPT = 5
@@ -143,7 +144,7 @@ def represented(row: Forecast, stored: Stored) -> dict[str, Any]:
         "latest": instant(latest),
         "assumption": row.assumption,
         "position": position,
-        "made_at": row.made_at.isoformat(),
+        "made_at": iso(row.made_at),
         "round": row.round_number,
     }
     return {"prediction": prediction, "no_prediction": ""}
@@ -151,7 +152,7 @@ def represented(row: Forecast, stored: Stored) -> dict[str, Any]:
 
 def instant(at: float | None) -> str | None:
     """Return Unix seconds as the API writes instants."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+    return None if at is None else iso(datetime.fromtimestamp(at, UTC))
 
 
 def _none(why: str) -> dict[str, Any]:

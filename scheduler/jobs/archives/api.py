@@ -17,10 +17,10 @@ from scheduler.jobs.archives.storing import archive_path
 from scheduler.jobspec.code import DIGEST, DIGEST_EXPECTED, SHA256
 from scheduler.models.archives import Archive
 from scheduler.models.selectors.jobs import job_get
-from scheduler.wiring.representation import iso
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Role, Scope
 from tenants.selectors import tenant_get, viewer
+from tenants.times import iso
 
 #: Generated clients read no other type of binary answer.
 ARCHIVE_TYPE = "application/octet-stream"

@@ -23,9 +23,9 @@ from scheduler.jobs.artefacts.naming import named, parts_of, shown
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.jobs import job_get, job_visible
 from scheduler.telemetry.logs.services.reading import note_foreign_read
-from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import checked
 from tenants.selectors import viewer
+from tenants.times import iso
 
 _REFUSALS = {409: "The server cannot see or read the folder."}
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,18})-(?P<last>[0-9]{0,18})")

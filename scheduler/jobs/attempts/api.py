@@ -21,10 +21,10 @@ from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.selectors.attempts import failures_visible, progress_points
 from scheduler.models.selectors.jobs import job_get
 from scheduler.models.selectors.virtual_clusters import virtual_cluster_get
-from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import RepresentedList, checked
 from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer
+from tenants.times import iso
 
 _LARGEST = 2**31 - 1
 

@@ -10,7 +10,8 @@ from scheduler.core.failures.site_rules import class_in
 from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE
 from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.selectors.attempts import time_slices_of
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
+from tenants.times import iso
 
 #: How a node begins the decisive line of a gang's rank.
 _RANK = re.compile(r"Rank ([0-9]{1,9}): ")

@@ -31,6 +31,7 @@ from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import ANY_MODEL, Membership, Role, Tenant
 from tenants.selectors import Viewer, quota_of
+from tenants.times import iso
 
 #: In percent; each is reported once in a period.
 THRESHOLDS = (50, 80, 100)
@@ -153,8 +154,8 @@ def budget_state(owner: Owner) -> dict[str, Any]:
     return {
         "budget": _terms(budget) if budget else None,
         "used": spent,
-        "counts_from": since.isoformat(),
-        "ends_at": period.ends_at.isoformat() if period.ends_at else None,
+        "counts_from": iso(since),
+        "ends_at": iso(period.ends_at),
         "used_last_day": per_second * _PACE.total_seconds(),
         "expected": None if left is None else spent + per_second * left,
         "reached_at": _reached_at(budget, spent, per_second, now, period.ends_at),
@@ -174,7 +175,7 @@ def _reached_at(
     if seconds > timedelta(days=3_650).total_seconds():
         return None
     reached_at = now + timedelta(seconds=seconds)
-    return None if ends_at is not None and reached_at >= ends_at else reached_at.isoformat()
+    return None if ends_at is not None and reached_at >= ends_at else iso(reached_at)
 
 
 @transaction.atomic
@@ -320,7 +321,7 @@ def _terms(budget: Terms) -> Mapping[str, Any]:
         "unit": str(budget.unit),
         "period": str(budget.period),
         "action": str(budget.action),
-        "starts_at": budget.starts_at.isoformat(),
+        "starts_at": iso(budget.starts_at),
     }
 
 

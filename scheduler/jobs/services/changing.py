@@ -18,12 +18,12 @@ from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Job
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
-from scheduler.wiring.representation import iso
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.audit.entries import record
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 #: Fields of the specification that can be changed while the job waits; and while it has GPUs.
 CHANGEABLE = (

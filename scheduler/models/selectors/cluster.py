@@ -12,6 +12,7 @@ from scheduler.models.selectors.jobs import jobs_visible
 from scheduler.models.selectors.nodes import gpu_states
 from scheduler.wiring.plugins import ChosenPlugin
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 
 def cluster_summary(viewer: Viewer) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def cluster_summary(viewer: Viewer) -> dict[str, Any]:
         "by_model": by_model,
         "jobs": jobs,
         "nodes": nodes,
-        "round": {"number": newest["number"], "at": newest["started_at"].isoformat()} if newest else None,
+        "round": {"number": newest["number"], "at": iso(newest["started_at"])} if newest else None,
     }
 
 

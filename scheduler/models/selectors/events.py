@@ -8,8 +8,9 @@ from django.db.models import Q, QuerySet
 
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 
 def events_visible(viewer: Viewer) -> QuerySet[Event]:

@@ -3,8 +3,9 @@
 from collections.abc import Collection
 
 from scheduler.models.rounds import Round, ViewComputing
-from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.representation import Representation
 from tenants.errors import NotFound
+from tenants.times import iso
 
 
 def round_get(number: int) -> Round:

@@ -25,6 +25,7 @@ from scheduler.wiring.clock import database_now
 from tenants.audit.reading import next_entries, represented
 from tenants.audit.receivers import Receiver, key_of, receivers_of
 from tenants.models import AuditEntry, AuditReceiver
+from tenants.times import iso
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def _send(receiver: Receiver, entries: Sequence[dict[str, Any]], at: datetime) -
         if not receiver.is_webhook:
             syslog.send(receiver, entries)
             return ""
-        body = json.dumps({"type": "audit", "timestamp": at.isoformat(), "data": {"entries": entries}})
+        body = json.dumps({"type": "audit", "timestamp": iso(at), "data": {"entries": entries}})
         key = key_of(settings.CONFIG.audit_forward_secret.get_secret_value())
         name = f"audit-{entries[0]['id']}-{entries[-1]['id']}"
         answer = post(receiver.url, body, signed_headers([key], name, body, at=at), is_trusted=True)

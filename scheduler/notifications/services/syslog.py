@@ -36,7 +36,7 @@ def message(entry: dict[str, Any]) -> bytes:
     identifier = _NOT_IN_NAMES.sub("-", entry["action"])[:32]
     shown = ("id", "actor", "address", "tenant", "subject")
     data = " ".join(f'{name}="{_escaped(entry[name])}"' for name in shown if entry[name] is not None)
-    head = f"<{_FACILITY * 8 + severity}>1 {_time(entry['at'])} {host} allotment - {identifier}"
+    head = f"<{_FACILITY * 8 + severity}>1 {entry['at']} {host} allotment - {identifier}"
     text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
     return f"{head} [audit@{_ENTERPRISE} {data}] \ufeff{text}".encode()
 
@@ -106,7 +106,3 @@ def _unacknowledged_bytes(channel: socket.socket) -> int:
 
 def _escaped(value: object) -> str:
     return re.sub(r'(["\\\]])', r"\\\1", str(value)).replace("\n", " ")
-
-
-def _time(iso: str) -> str:
-    return iso.replace("+00:00", "Z")

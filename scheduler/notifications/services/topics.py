@@ -15,6 +15,7 @@ from scheduler.models.events import Event
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Node
 from tenants.models import Tenant
+from tenants.times import iso
 
 #: By topic, in a few words. What a webhook may ask for.
 TOPICS: Mapping[str, str] = {
@@ -68,7 +69,7 @@ class Notice:
         """Return the message as webhooks get it."""
         return {
             "type": self.topic,
-            "timestamp": self.at.isoformat(),
+            "timestamp": iso(self.at),
             "data": {
                 "message": self.text,
                 "url": self.url,

@@ -14,6 +14,7 @@ from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 #: The most webhooks of a tenant, and of the operators.
 MOST_WEBHOOKS = 10
@@ -115,7 +116,7 @@ def webhook_test(*, by: Viewer, webhook: Webhook) -> Delivery:
         "url": link(f"/webhooks/{webhook.id}"),
         "tenant": webhook.tenant.name if webhook.tenant else None,
     }
-    body = {"type": TEST, "timestamp": now.isoformat(), "data": data}
+    body = {"type": TEST, "timestamp": iso(now), "data": data}
     delivery = delivery_of(webhook, TEST, json.dumps(body), at=now)
     delivery.save()
     _let_try(webhook)

@@ -26,10 +26,10 @@ from scheduler.telemetry.logs import schemas
 from scheduler.telemetry.logs.services import reading as log_reading
 from scheduler.telemetry.logs.services import search as log_search
 from scheduler.telemetry.logs.services.reading import all_chunks, log_is_full
-from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import checked
 from tenants.errors import Conflict
 from tenants.selectors import viewer
+from tenants.times import iso
 
 
 class JobLogs(APIView):

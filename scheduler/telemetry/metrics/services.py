@@ -45,6 +45,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import OPERATORS, on_commit, send
 from scheduler.wiring.sweeps import for_each
 from tenants.housekeeping import delete_rows
+from tenants.times import iso
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
 CLOCK_TOLERANCE_SECONDS = 5.0
@@ -277,7 +278,7 @@ def sample_usage() -> None:
     )
     publish_usage(
         {
-            "at": sample.at.isoformat(),
+            "at": iso(sample.at),
             "total": sample.total,
             "held": sample.held,
             "by_tenant": sample.by_tenant,

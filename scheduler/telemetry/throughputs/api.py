@@ -36,11 +36,11 @@ from scheduler.telemetry.throughputs.services.rows import (
     throughput_correction_remove,
 )
 from scheduler.telemetry.throughputs.services.shared_gpus import gpus_shared, shared_gpus
-from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import checked
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
+from tenants.times import iso
 
 CHANGES_SHOWN = 200
 RENAMED_SHOWN = 100

@@ -32,13 +32,13 @@ from scheduler.virtual_clusters.cells.services import (
 )
 from scheduler.virtual_clusters.market.selectors import market_now
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import checked
 from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import NotFound
 from tenants.models import Scope
 from tenants.selectors import viewer
+from tenants.times import iso
 
 LONGEST_ADDRESS = 1_000
 

@@ -14,10 +14,10 @@ from scheduler.models.jobs import Job
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.selectors.jobs import SPARE_VIEW
 from scheduler.wiring.exports import Kind
-from scheduler.wiring.representation import iso
 from tenants.errors import NotFound
 from tenants.models import Tenant, VirtualClusterMember
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 ANOTHER_TENANT = "another tenant"
 #: What may be a tenant's name in a text, and the name of its search behind it.

@@ -27,6 +27,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import OPERATORS, object_of, send, send_to_everyone, tenant_group, to_pages
 from tenants.models import VirtualCluster, VirtualClusterMember
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 Representation = dict[str, Any]
 
@@ -37,10 +38,6 @@ LOAN_STATES = (COMING, ACTIVE, ENDED)
 def in_credits(millicredits: int) -> float:
     """Return a sum as the API shows it: credits with up to three decimals."""
     return millicredits / 1_000
-
-
-def _iso(at: datetime | None) -> str | None:
-    return at.isoformat() if at is not None else None
 
 
 def cost_of(offer: Offer, at: datetime) -> int:
@@ -67,14 +64,14 @@ def offers(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representat
             "lot": row.lot,
             "gpus": sum(row.gpus.values()),
             "gpu_models": sorted(row.gpus),
-            "starts_at": _iso(row.starts_at),
-            "ends_at": _iso(row.ends_at),
+            "starts_at": iso(row.starts_at),
+            "ends_at": iso(row.ends_at),
             "price_per_gpu_hour": in_credits(row.price),
             "in_return": row.in_return,
             "state": state,
             "rule": row.rule_id,
             "made_by": row.made_by,
-            "made_at": _iso(row.made_at),
+            "made_at": iso(row.made_at),
             "loan": row.loan.id if hasattr(row, "loan") else None,
             "cost_now": in_credits(cost_of(row, now)),
         }
@@ -103,15 +100,15 @@ def loans(ids: Iterable[int], viewer: Viewer | None = None) -> list[Representati
             "in_return": offer.in_return,
             "gpus": sum(offer.gpus.values()),
             "gpu_models": sorted(offer.gpus),
-            "starts_at": _iso(row.starts_at),
-            "ends_at": _iso(row.over_at),
+            "starts_at": iso(row.starts_at),
+            "ends_at": iso(row.over_at),
             "state": state,
             "ended_by": row.ended_by,
             "price_per_gpu_hour": in_credits(offer.price),
             "paid": in_credits(moved[row.id, TransferKind.PAYMENT]),
             "refunded": in_credits(moved[row.id, TransferKind.REFUND]),
             "taken_by": row.taken_by,
-            "taken_at": _iso(row.taken_at),
+            "taken_at": iso(row.taken_at),
             "round_number": row.round_number,
         }
         if own is not None:
@@ -156,7 +153,7 @@ def rules(rows: Sequence[MarketRule], viewer: Viewer) -> list[Representation]:
             "waiting_seconds": row.waiting_seconds,
             "price_per_gpu_hour": in_credits(row.price),
             "made_by": row.made_by,
-            "made_at": _iso(row.made_at),
+            "made_at": iso(row.made_at),
             "may_delete": row.removed_at is None and row.virtual_cluster_id in own,
         }
         for row in rows
@@ -187,7 +184,7 @@ def accounts(ids: Iterable[int], viewer: Viewer | None = None) -> list[Represent
             and {
                 "credits": in_credits(allowance.millicredits),
                 "every_seconds": allowance.every_seconds,
-                "next_at": _iso(allowance.next_at),
+                "next_at": iso(allowance.next_at),
             },
         }
         if own is not None:
@@ -201,7 +198,7 @@ def transfers(rows: Iterable[CreditTransfer]) -> list[Representation]:
     return [
         {
             "id": row.id,
-            "at": _iso(row.at),
+            "at": iso(row.at),
             "kind": row.kind,
             "from": _holder(row.debit),
             "to": _holder(row.credit),

@@ -22,6 +22,7 @@ from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from tenants.errors import NotAllowed, NotFound
 from tenants.models import Guarantee, Role, VirtualCluster
 from tenants.selectors import RANK, Viewer
+from tenants.times import iso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class MarketState:
         """
         own, found = self.own.layout, {}
         for loan in self.active if own is not None else ():
-            until = datetime.fromtimestamp(loan.ends_at, UTC).isoformat()
+            until = iso(datetime.fromtimestamp(loan.ends_at, UTC))
             for giver, taker, lot in given_and_got([loan]):
                 for chain, level in cells_of(lot, own):
                     if own is not None and not own.owned.get(taker, {}).get((chain, level)):

@@ -9,6 +9,7 @@ from scheduler.core.model import codec
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.models import Event, Node, NodeCheck, PeakSamples, Round, UsageSample
 from scheduler.nodes.services.managing import node_of_token
+from tenants.times import iso
 from tests.api.caller import is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 from tests.scheduler.conftest import World
@@ -110,7 +111,7 @@ def test_a_node_shows_what_its_checks_say(world: World) -> None:
         "verdict": "failed",
         "message": "Xid 79",
         "gpu": 1,
-        "since": at.isoformat(),
+        "since": iso(at),
     }
 
 

@@ -78,7 +78,7 @@ class TestWhoSeesThem:
                     "path": "step-100/model.pt",
                     "kind": "file",
                     "bytes": 7,
-                    "modified_at": "2023-11-14T22:13:20+00:00",
+                    "modified_at": "2023-11-14T22:13:20Z",
                 }
             ],
             "next": None,
@@ -325,7 +325,7 @@ class TestHostileFolders:
         os.utime(own / "early", (-1, -1))
         os.utime(own / "late", (2**33 * 1_000, 2**33 * 1_000))
         found = world.member.get(listing(job)).json()["results"]
-        assert found[0]["modified_at"] == "1969-12-31T23:59:59+00:00"
+        assert found[0]["modified_at"] == "1969-12-31T23:59:59Z"
         # Where the file system has no such time, it says another one.
         late = os.stat(own / "late").st_mtime
         assert (found[1]["modified_at"] is None) == (late > 253_402_300_799)

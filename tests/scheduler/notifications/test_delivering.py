@@ -27,6 +27,7 @@ from scheduler.notifications.services.webhooks import redeliver, secret_rotate, 
 from tenants.errors import Invalid
 from tenants.models import Role
 from tenants.selectors import viewer_of
+from tenants.times import iso
 from tests.patience import PATIENCE_SECONDS, until
 from tests.scheduler.builders import make_delivery, make_job, make_tenant, make_user, make_webhook
 
@@ -101,7 +102,9 @@ def test_a_failed_job_is_told_to_its_tenants_webhook_with_both_signatures(receiv
     assert heard == {
         "path": "/one", "id": str(delivery.message), "signatures": 1, "verified": True, "type": "job.failed",
     }  # fmt: skip
-    told = json.loads(delivery.body)["data"]
+    body = json.loads(delivery.body)
+    assert body["timestamp"] == iso(event.at)
+    told = body["data"]
     assert (told["job"]["id"], told["tenant"], told["error"]) == (event.job_id, red.name, "ValueError: no")
     assert (delivery.state, delivery.status, delivery.reply, delivery.tries) == ("delivered", 200, "xx", 1)
     assert len(delivery.body) < 2_000

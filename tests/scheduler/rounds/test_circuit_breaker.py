@@ -39,6 +39,7 @@ from scheduler.rounds.solver import Budget, Solver
 from scheduler.virtual_clusters import representations as virtual_cluster_representations
 from scheduler.wiring.clock import database_now
 from tenants.models import VirtualCluster
+from tenants.times import iso
 from tests.core.solvers.instances import large_instance
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
 
@@ -128,7 +129,7 @@ def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() ->
     assert PolicyMemory.objects.get(view="research").memory == {"rounds": 1}
     [shown] = virtual_cluster_representations.virtual_clusters([vc.id])
     assert shown["overrun"]["message"] == plan.degraded["research"]
-    assert shown["overrun"]["since"] == Round.objects.get(number=plan.round_number).started_at.isoformat()
+    assert shown["overrun"]["since"] == iso(Round.objects.get(number=plan.round_number).started_at)
     assert shown["version"] == vc.version + 1
     assert told() == [(TOO_SLOW, "virtual_cluster")]
 

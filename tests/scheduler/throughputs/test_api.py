@@ -399,7 +399,7 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
     answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
     assert answer["objective"] == "max_min"
     assert answer["policy_plugin"] == {"name": "fifo", "parameters": {"interval_seconds": 60.0}}
-    assert answer["decided_at"] == "1970-01-01T00:16:40+00:00"
+    assert answer["decided_at"] == "1970-01-01T00:16:40Z"
     k80, v100 = answer["models"]
     assert (k80["accepted"], k80["target_share"], k80["runs_now"]) == (False, 0.0, False)
     assert (k80["relative"], k80["source"], k80["attained_gpu_seconds"]) == (0.2, "declared", 300.0)

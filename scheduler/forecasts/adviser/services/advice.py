@@ -32,6 +32,7 @@ from tenants.after_commit import after_commit
 from tenants.errors import Conflict, Invalid, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 DAYS = 7.0
 #: A question without an answer after this time will never have one.
@@ -175,16 +176,16 @@ def _represented(row: Advice, whole: bool) -> dict[str, Any]:
         "state": WorkState.FAILED if given_up else row.state,
         "problem": "No worker computed it; ask again." if given_up else row.problem,
         "fields": row.fields,
-        "asked_at": row.asked_at.isoformat(),
+        "asked_at": iso(row.asked_at),
         "asked_by": row.asked_by.username,
         "days": row.question["days"],
         "jobs": answer.get("jobs", 0),
-        "made_at": row.made_at.isoformat() if row.made_at else None,
+        "made_at": iso(row.made_at),
         "assumption": answer.get("assumption", ""),
         "rows": answer.get("rows", []),
         "totals": totals,
         "curves": answer.get("curves", {}),
         "based_on_version": row.based_on_version,
-        "applied_at": row.applied_at.isoformat() if row.applied_at else None,
+        "applied_at": iso(row.applied_at),
     }
     return {**shown, "specification": row.specification} if whole else shown

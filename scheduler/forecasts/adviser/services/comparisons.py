@@ -26,6 +26,7 @@ from tenants.after_commit import after_commit
 from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Role, VirtualCluster
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 HOURS = 24.0
 MOST_HOURS = 24.0 * 31
@@ -121,9 +122,9 @@ def comparison_represented(
         "virtual_cluster": virtual_cluster.name,
         "state": _state(report, given_up),
         "problem": "No worker computed it; ask again." if given_up else report.problem if report else "",
-        "made_at": _iso(report.made_at) if report and report.found else None,
-        "since": _iso(report.since) if report else None,
-        "until": _iso(report.until) if report else None,
+        "made_at": iso(report.made_at) if report and report.found else None,
+        "since": iso(report.since) if report else None,
+        "until": iso(report.until) if report else None,
         **{name: value for name, value in found.items() if name != "anomalies"},
         "anomalies": [_as_seen_by(viewer, anomaly) for anomaly in found["anomalies"]],
     }
@@ -221,7 +222,3 @@ def _assumption(comparison: Comparison, compared: ComparisonRun) -> str:
             *filter(None, sentences),
         ]
     )
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

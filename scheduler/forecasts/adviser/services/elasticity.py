@@ -29,6 +29,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.wakeups import request_elasticity_savings
 from tenants.after_commit import after_commit
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 #: A question without an answer after this time will never have one.
 PATIENCE = timedelta(minutes=10)
@@ -156,10 +157,10 @@ def _represented(row: ElasticitySavings) -> dict[str, Any]:
         "id": str(row.id),
         "state": WorkState.FAILED if given_up else row.state,
         "problem": "No worker computed it; ask again." if given_up else row.problem,
-        "asked_at": row.asked_at.isoformat(),
+        "asked_at": iso(row.asked_at),
         "asked_by": row.asked_by.username,
         "days": row.days,
-        "made_at": row.made_at.isoformat() if row.made_at else None,
+        "made_at": iso(row.made_at),
         **{name: answer.get(name, 0) for name in ("jobs", "elastic_jobs", "measured_jobs", "left_out")},
         **{name: answer.get(name) for name in ("elastic", "rigid")},
         "assumption": _assumption(answer) if answer else "",

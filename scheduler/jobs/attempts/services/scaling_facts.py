@@ -18,7 +18,7 @@ from scheduler.models.attempts import Attempt, JobScaling
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu
-from scheduler.wiring.representation import iso
+from tenants.times import iso
 
 #: The most attempts that are listed, the newest; the most numbers of GPUs with a predicted speedup.
 ALLOCATIONS_MOST, POINTS_MOST = 100, 64

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from scheduler.models.metrics import FragmentationSample
+from tenants.times import iso
 
 
 def fragmentation(now: datetime, *, minutes: int, most: int) -> dict[str, Any]:
@@ -16,13 +17,13 @@ def fragmentation(now: datetime, *, minutes: int, most: int) -> dict[str, Any]:
     newest = FragmentationSample.objects.order_by("-at").first()
     return {
         "points": [
-            {"at": sample.at.isoformat(), "idle": sample.idle, "fragmented": sample.fragmented}
+            {"at": iso(sample.at), "idle": sample.idle, "fragmented": sample.fragmented}
             for sample in samples.filter(id__in=ids[::-1][::stride]).defer("causes", "details")
         ],
         "newest": None
         if newest is None
         else {
-            "at": newest.at.isoformat(),
+            "at": iso(newest.at),
             "idle": newest.idle,
             "fragmented": newest.fragmented,
             "causes": newest.causes,

@@ -14,6 +14,7 @@ from scheduler.telemetry.metrics.selectors.buckets import GPU_MEASURES, REPLICA_
 from scheduler.telemetry.metrics.selectors.idleness import GAP, idle_gpu_seconds
 from scheduler.telemetry.metrics.selectors.reading import COLUMNS, Row, part_row
 from scheduler.wiring.clock import database_now
+from tenants.times import iso
 
 
 def newest_readings(nodes: Iterable[int], now: datetime) -> dict[int, Row]:
@@ -57,7 +58,7 @@ def _represented(attempt: Attempt, readings: dict[int, Row], now: datetime) -> d
         "gpus": job.needs.amount(attempt.allocation.gpu_count),
         "gpu_model": attempt.allocation.gpu_model,
         "nodes": sorted(part.node.name for part in parts)[:64],
-        "running_at": attempt.running_at.isoformat() if attempt.running_at else None,
+        "running_at": iso(attempt.running_at),
         "utilisation_percent": round(sum(utilisation) / len(utilisation), 1) if utilisation else None,
         "least_busy_percent": min(utilisation, default=None),
         "gpu_memory_used_bytes": _sum(gpus, GPU_MEASURES.index("memory_used_bytes")),

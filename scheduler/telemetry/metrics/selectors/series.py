@@ -23,6 +23,7 @@ from scheduler.telemetry.metrics.selectors.buckets import (
 from scheduler.telemetry.metrics.selectors.reading import Row, finest_kept, node_rows, part_rows
 from scheduler.wiring.representation import OTHERS
 from tenants.selectors import Viewer
+from tenants.times import iso
 
 #: The most rows that are read for an attempt; beyond that, its other nodes are left out.
 ROWS_MOST = 50_000
@@ -122,8 +123,8 @@ def _answer(found: _Found, span: Span, *, parts_left_out: int, is_simulated: boo
     chosen = sorted(found, key=_order)[:GROUPS_MOST]
     step = _step_seconds(span, sum(len(_MEASURES[key.kind]) for key in chosen))
     return {
-        "since": span.since.isoformat(),
-        "until": span.until.isoformat(),
+        "since": iso(span.since),
+        "until": iso(span.until),
         "resolution_seconds": step,
         "simulated": is_simulated,
         "left_out": len(found) - len(chosen) + parts_left_out,
@@ -167,7 +168,7 @@ def usage_points(viewer: Viewer, *, now: datetime, minutes: int, most: int) -> l
     mine = None if viewer.is_operator else {held.tenant for held in viewer.held}
     return [
         {
-            "at": sample.at.isoformat(),
+            "at": iso(sample.at),
             "total": sample.total,
             "held": sample.held,
             "by_tenant": _as_seen_by(mine, sample.by_tenant),

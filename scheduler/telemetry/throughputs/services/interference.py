@@ -10,7 +10,7 @@ from scheduler.core.perf.profiles import first_known, stored_profile
 from scheduler.models.throughputs import ClassProfile, InterferenceFit
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.representation import iso
+from tenants.times import iso
 
 
 def interference_fit() -> None:

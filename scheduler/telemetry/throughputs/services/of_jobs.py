@@ -18,7 +18,7 @@ from scheduler.models.throughputs import ClassProfile
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin
-from scheduler.wiring.representation import iso
+from tenants.times import iso
 
 
 def job_throughputs(job: Job) -> dict[str, Any]:

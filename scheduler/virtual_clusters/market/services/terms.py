@@ -19,6 +19,7 @@ from scheduler.virtual_clusters.cells.services import field_errors, summary_of
 from scheduler.virtual_clusters.market.selectors import lot_of, market_now
 from tenants.errors import ApplicationError, Conflict, Invalid
 from tenants.models import VirtualCluster
+from tenants.times import iso
 
 #: For how long something is lent at most, and how far ahead it may begin.
 LONGEST = timedelta(days=90)
@@ -123,11 +124,11 @@ def _problems_with_times(terms: Terms, now: datetime) -> Iterable[Problem]:
         yield Problem("starts_at", "is past", "left out, for what begins when it is taken, or yet to come")
     elif starts_at > now + LONGEST:
         problem = f"is more than {LONGEST.days} days ahead"
-        yield Problem("starts_at", problem, f"at the latest {(now + LONGEST).isoformat()}")
+        yield Problem("starts_at", problem, f"at the latest {iso(now + LONGEST)}")
     if terms.ends_at <= now:
         yield Problem("ends_at", "is past", "an instant that is yet to come")
     elif terms.ends_at <= starts_at:
         yield Problem("ends_at", "is not later than starts_at", "a later instant")
     elif terms.ends_at > starts_at + LONGEST:
         problem = f"is more than {LONGEST.days} days after the beginning"
-        yield Problem("ends_at", problem, f"at the latest {(starts_at + LONGEST).isoformat()}")
+        yield Problem("ends_at", problem, f"at the latest {iso(starts_at + LONGEST)}")
