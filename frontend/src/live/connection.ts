@@ -44,6 +44,7 @@ export class Connection {
     if (!this.closed) return;
     this.closed = false;
     window.addEventListener("online", this.retryNow);
+    window.addEventListener("offline", this.goOffline);
     document.addEventListener("visibilitychange", this.retryNow);
     this.connect();
   }
@@ -53,9 +54,11 @@ export class Connection {
     clearTimeout(this.timer);
     clearInterval(this.heartbeat);
     window.removeEventListener("online", this.retryNow);
+    window.removeEventListener("offline", this.goOffline);
     document.removeEventListener("visibilitychange", this.retryNow);
-    this.socket?.close();
+    const socket = this.socket;
     this.socket = null;
+    socket?.close();
   }
 
   /** Ask for a job's log lines until the returned function is called; watchers of one job share. */
@@ -90,15 +93,17 @@ export class Connection {
     };
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
-      clearInterval(this.heartbeat);
-      this.socket = null;
-      if (this.closed) return;
-      if (SIGNED_OUT_CODES.includes(event.code)) {
-        this.listener.onSignedOut();
-      }
-      this.timer = setTimeout(() => this.connect(), reconnectDelay(this.failures++, Math.random()));
-      this.listener.onStatus("offline");
+      if (SIGNED_OUT_CODES.includes(event.code)) this.listener.onSignedOut();
+      this.lose();
     };
+  }
+
+  /** Give up the socket, and connect again after a while. */
+  private lose(): void {
+    clearInterval(this.heartbeat);
+    this.socket = null;
+    this.timer = setTimeout(() => this.connect(), reconnectDelay(this.failures++, Math.random()));
+    this.listener.onStatus("offline");
   }
 
   /** The server greets once it sends this page what changes: what is fetched before could already be old. */
@@ -114,6 +119,14 @@ export class Connection {
     if (Date.now() - this.lastHeard > SILENCE_LIMIT_MS) this.socket?.close();
     else this.send({ type: "ping" });
   }
+
+  /** The browser knows that the network is gone long before the socket does. */
+  private readonly goOffline = (): void => {
+    const socket = this.socket;
+    if (!socket) return;
+    this.lose();
+    socket.close();
+  };
 
   private readonly retryNow = (): void => {
     if (this.socket || this.closed || document.hidden) return;

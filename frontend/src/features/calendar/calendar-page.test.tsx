@@ -1,4 +1,4 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 
 import type { MaintenanceWindow, Reservation } from "@/api/schema";
@@ -64,6 +64,17 @@ describe("the calendar", () => {
     expect(others).toEqual([]);
     expect(screen.queryByRole("button")).toBeNull();
     expect(server.sent("GET /maintenance")[0]?.query.state).toBe("announced,draining,open");
+  });
+
+  it("names nodes that were removed without a link to a page of theirs", async () => {
+    server.on("GET /nodes", page([aNode({ name: "a1" })]));
+    await renderPage(CalendarPage);
+    for (const name of ["Maintenance windows", "Reservations"]) {
+      const table = within(await screen.findByRole("table", { name }));
+      expect(table.getByRole("link", { name: "a1" }).getAttribute("href")).toBe("/nodes/a1");
+      await waitFor(() => expect(table.queryByRole("link", { name: "a2" })).toBeNull());
+      expect(table.getByText("a2")).toBeTruthy();
+    }
   });
 
   it("lets operators announce a window, and tells at its field what is refused", async () => {

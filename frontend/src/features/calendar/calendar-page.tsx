@@ -12,7 +12,7 @@ import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { Badge, windowLook } from "@/components/state-badge";
 import styles from "@/features/calendar/calendar.module.css";
-import { NodeLinks } from "@/features/calendar/node-links";
+import { NodeLinks, useNodeNames } from "@/features/calendar/node-links";
 import { ReservationDialog } from "@/features/calendar/reservation-dialog";
 import { ReservationsPanel } from "@/features/calendar/reservations-panel";
 import { WindowDialog } from "@/features/calendar/window-dialog";
@@ -86,6 +86,7 @@ export function CalendarPage() {
 
 function WindowsPanel({ actions }: { actions?: ((window: MaintenanceWindow) => React.ReactNode) | undefined }) {
   const query = useQuery(windowsQuery);
+  const known = useNodeNames();
   const now = useNow();
   const windows = query.data ?? [];
   const columns: Column<MaintenanceWindow>[] = [
@@ -117,7 +118,7 @@ function WindowsPanel({ actions }: { actions?: ((window: MaintenanceWindow) => R
     {
       header: "Nodes",
       className: styles.names,
-      cell: ({ nodes }) => <NodeLinks names={nodes} />,
+      cell: ({ nodes }) => <NodeLinks names={nodes} known={known} />,
     },
     {
       header: "Jobs there",
@@ -163,7 +164,7 @@ function ClosingPanel() {
   const closing = nodes.filter(({ drain_deadline: deadline }) => deadline !== null);
   if (closing.length === 0) return null;
   const columns: Column<Node>[] = [
-    { header: "Node", isRowHeader: true, cell: ({ name }) => <NodeLinks names={[name]} /> },
+    { header: "Node", isRowHeader: true, cell: ({ name }) => <NodeLinks names={[name]} known={undefined} /> },
     {
       header: "Closes",
       className: oneLine,

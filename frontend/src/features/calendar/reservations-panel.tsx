@@ -10,7 +10,7 @@ import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { Badge, reservationLook } from "@/components/state-badge";
 import styles from "@/features/calendar/calendar.module.css";
-import { NodeLinks } from "@/features/calendar/node-links";
+import { NodeLinks, useNodeNames } from "@/features/calendar/node-links";
 import { ReservationDialog } from "@/features/calendar/reservation-dialog";
 import { IconButton } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
@@ -23,6 +23,7 @@ import { useSay } from "@/ui/toasts";
 export function ReservationsPanel() {
   const me = useSession();
   const query = useQuery(reservationsQuery);
+  const known = useNodeNames();
   const now = useNow();
   const [asked, setAsked] = useState<{ reservation: Reservation; what: "edit" | "cancel" } | null>(null);
   const close = () => setAsked(null);
@@ -53,7 +54,7 @@ export function ReservationsPanel() {
           <p className={oneLine}>
             {gpus} {model}
           </p>
-          <NodeLinks names={nodes} />
+          <NodeLinks names={nodes} known={known} />
         </>
       ),
     },
