@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
@@ -47,8 +48,33 @@ class HeadersMiddleware:
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it has no types
-    """Whitenoise answers with a stream of blocking reads, which under ASGI Django would collect while
-    complaining. A dashboard's files are small: read them here, in the thread that is for blocking."""
+    """The dashboard's files, in one piece and of its present build.
+
+    Whitenoise answers with a stream of blocking reads, which under ASGI Django would collect while
+    complaining. A dashboard's files are small: read them here, in the thread that is for blocking.
+    It also lists them once at the start, while the page itself names those of the newest build. So
+    they are forgotten when that changes, and each is looked for when it is first asked for.
+    """
+
+    get_response: Callable[[HttpRequest], HttpResponseBase]
+    #: By address; of a later build, those that were asked for.
+    files: dict[str, StaticFile]
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.build = _build()
+        super().__init__(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        path = request.path_info
+        if not path.startswith(self.static_prefix):
+            return self.get_response(request)
+        if (build := _build()) != self.build:
+            self.build, self.files = build, {}
+        static_file = self.files.get(path) or self.find_file(path)
+        if static_file is None:
+            return self.get_response(request)
+        self.files[path] = static_file
+        return self.serve(static_file, request)
 
     @staticmethod
     def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
@@ -62,3 +88,11 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it h
         for name, value in answer.headers:
             response[name] = value
         return response
+
+
+def _build() -> int | None:
+    """Return when the dashboard was built, in nanoseconds; None: it is not, or is just being built."""
+    try:
+        return (settings.FRONTEND_DIST / "index.html").stat().st_mtime_ns
+    except OSError:
+        return None

@@ -112,7 +112,9 @@ STATIC_URL = "/static/"
 FRONTEND_DIST = DASHBOARD
 DOCUMENTATION_SITE = DOCUMENTATION
 EXAMPLES_FOLDER = EXAMPLES
-STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.is_dir() else []
+# It may be built while the server runs.
+STATICFILES_DIRS = [FRONTEND_DIST]
+SILENCED_SYSTEM_CHECKS = ["staticfiles.W004"]
 # Straight from the folder of the built page and from packages: nothing to collect.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False

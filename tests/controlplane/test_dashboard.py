@@ -1,6 +1,7 @@
 """The page, its files and the headers around them."""
 
 import asyncio
+import os
 import warnings
 from pathlib import Path
 
@@ -44,6 +45,33 @@ def test_hashed_files_are_cached_for_ever_and_others_are_not(built):
     assert "immutable" not in Client().get("/static/mark.svg")["Cache-Control"]
 
 
+def test_a_dashboard_that_is_built_while_the_server_runs_is_served_whole(built):
+    client, assets = Client(), built / "assets"
+    former = "/static/assets/index-BkQ3x_8Z.js"
+    assert client.get(former).content == b"export {}"
+    assert client.get("/static/mark.svg").content == b"<svg/>"
+    (assets / "index-BkQ3x_8Z.js").unlink()
+    (assets / "index-Nn7yq_2A.js").write_text("export default 2")
+    (built / "mark.svg").write_text("<svg></svg>")
+    index = built / "index.html"
+    index.write_text(INDEX.replace("BkQ3x_8Z", "Nn7yq_2A"))
+    os.utime(index, ns=(0, index.stat().st_mtime_ns + 1))
+    assert client.get("/static/assets/index-Nn7yq_2A.js").content == b"export default 2"
+    assert client.get(former).status_code == 404
+    mark = client.get("/static/mark.svg")
+    assert (mark.content, mark["Content-Length"]) == (b"<svg></svg>", "11")
+
+
+def test_a_dashboard_that_is_first_built_while_the_server_runs_is_served(settings, tmp_path):
+    settings.FRONTEND_DIST = tmp_path / "dist"
+    settings.STATICFILES_DIRS = [settings.FRONTEND_DIST]
+    client = Client()
+    assert client.get("/static/mark.svg").status_code == 404
+    settings.FRONTEND_DIST.mkdir()
+    (settings.FRONTEND_DIST / "mark.svg").write_text("<svg/>")
+    assert client.get("/static/mark.svg").content == b"<svg/>"
+
+
 def test_files_under_asgi_raise_no_warning(built):
     async def fetch() -> httpx.Response:
         transport = httpx.ASGITransport(app=get_asgi_application())
@@ -63,7 +91,13 @@ def test_a_page_that_is_not_built_says_how_to_build_it(settings, tmp_path):
 
 
 def test_no_file_outside_the_folder_is_served(built):
-    for path in ("/static/../pyproject.toml", "/static/%2e%2e/pyproject.toml", "/static/index.html/.."):
+    for path in (
+        "/static/\0",
+        "/static/assets",
+        "/static/../pyproject.toml",
+        "/static/%2e%2e/pyproject.toml",
+        "/static/index.html/..",
+    ):
         assert b"[project]" not in Client().get(path).content
 
 
