@@ -1,6 +1,7 @@
-"""Rows to facts: the one place that maps the tables to `core.Snapshot`.
+"""Rows to facts: what a round reads of the tables, at one instant, as a `core.Snapshot`.
 
-Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time for model instances.
+Jobs, lending, peaks and throughputs are read by the modules beside this one, through its cursor. Plain SQL
+through one cursor, since a round at 10,000 jobs and GPUs has no time for model instances.
 """
 
 import math

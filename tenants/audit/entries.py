@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 #: A user who goes on reading the same, or is refused again and again, makes one entry in this many seconds.
 _SAME_READ_SECONDS = 600.0
+#: In this many seconds, the database is asked once whether an address used a token before.
+_SAME_USE_SECONDS = 86_400.0
 _REFUSAL_SECONDS = 60.0
 #: Refusals of one caller and kind in that time with entries of their own; those after them are counted.
 REFUSALS_TOLD = 20
@@ -81,13 +83,9 @@ class _Recent:
                 self._seen.popitem(last=False)
             return True
 
-    def clear(self) -> None:
-        with self._lock:
-            self._seen.clear()
-
 
 _READS = _Recent(_SAME_READ_SECONDS)
-_TOKEN_USES = _Recent(86_400.0)
+_TOKEN_USES = _Recent(_SAME_USE_SECONDS)
 
 _FIRST_USE = """
 INSERT INTO tenants_auditentry (kind, actor, token, address, request, action, object_kind, object_id, subject)
@@ -137,10 +135,6 @@ class _Refusals:
             self._counts[key] = self._counts.get(key, 0) + 1
             return self._counts[key] <= REFUSALS_TOLD, untold
 
-    def clear(self) -> None:
-        with self._lock:
-            self._counts, self._until = {}, 0.0
-
 
 _REFUSALS = _Refusals()
 
@@ -174,13 +168,6 @@ def _account(tried: str) -> dict[str, Any]:
         "object_id": user.pk if user else "",
         "subject": user.username if user else "",
     }
-
-
-def forget_recent() -> None:
-    """Forget what was recorded already, as after a start."""
-    _READS.clear()
-    _TOKEN_USES.clear()
-    _REFUSALS.clear()
 
 
 _PRUNED_AT_ONCE = 5_000

@@ -11,6 +11,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.test import Client
 
 from tenants import tokens
+from tenants.audit import entries
 from tenants.models import Token, User
 
 #: What addresses in answers begin with.
@@ -80,6 +81,13 @@ def is_error(response: HttpResponse, status: int, code: str) -> dict[str, Any]:
         assert field["field"]
         assert field["problem"]
     return body
+
+
+def forget_recorded() -> None:
+    """Let the audit log be as after a start of the server, which remembers what it wrote down."""
+    entries._READS = entries._Recent(entries._SAME_READ_SECONDS)
+    entries._TOKEN_USES = entries._Recent(entries._SAME_USE_SECONDS)
+    entries._REFUSALS = entries._Refusals()
 
 
 def forget_wrong_passwords() -> None:

@@ -3,8 +3,8 @@
 import pytest
 from django.db import transaction
 
-from tenants.audit.entries import forget_recent
 from tenants.models import AuditEntry
+from tests.api.caller import forget_recorded
 from tests.api.expectations import EXPECTED
 from tests.api.test_every_route import CHANGING, World, world
 
@@ -50,7 +50,7 @@ _OF_THE_TEST = ("token.create", "token.first-use")
 
 def entries_of(world: World, who: str, method: str, route: str) -> tuple[int, list[AuditEntry]]:
     """The status of a request and the entries that it left; all of it is undone."""
-    forget_recent()
+    forget_recorded()
     world.know(who)
     with transaction.atomic():
         before = AuditEntry.objects.latest("id").id

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from scheduler.jobs.attempts.services.steps import cancel_waiting_jobs
 from scheduler.models import Gpu, Node, QueueOrder
-from tenants.audit.entries import REFUSALS_TOLD, forget_recent
+from tenants.audit.entries import REFUSALS_TOLD
 from tenants.audit.sentences import sentence
 from tenants.audit.source import Source, acting
 from tenants.audit.tables import AUDITED, NOT_AUDITED
@@ -24,7 +24,7 @@ from tenants.audit.triggers import (
     installed_version,
 )
 from tenants.models import AuditEntry, Quota, Role, Tenant, User
-from tests.api.caller import Caller, caller, make_token
+from tests.api.caller import Caller, caller, forget_recorded, make_token
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _nothing_told_yet() -> None:
-    forget_recent()
+    forget_recorded()
 
 
 def last(action: str) -> AuditEntry:
@@ -198,7 +198,7 @@ def test_a_token_is_told_of_once_for_each_address() -> None:
         Caller().client.get(
             "/api/v1/session", headers={"Authorization": f"Bearer {token}"}, REMOTE_ADDR=address
         )
-        forget_recent()
+        forget_recorded()
     uses = AuditEntry.objects.filter(action="token.first-use").order_by("id")
     assert [entry.address for entry in uses] == ["192.0.2.1", "192.0.2.2"]
     assert {(entry.actor, entry.subject) for entry in uses} == {("user ann", f"{token.split('_')[1]} of ann")}

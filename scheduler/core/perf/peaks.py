@@ -5,10 +5,11 @@ EuroSys 2021. A node needs to reserve only the largest sum of what its jobs will
 future known, that sum is the *peak oracle* (section 3); a *predictor* (section 4) approximates it from the
 past alone:
 
-    borg-default   a fixed part of what the jobs ask for
     RC-like        the sum of a percentile of what each job used
     N-sigma        the mean of the sum, plus N standard deviations
     max            the largest of several of these; the paper deploys RC-like and N-sigma together
+
+The peak oracle, and the paper's baseline (borg-default), are in the tests, which measure these by them.
 
 Amounts are of one resource, in one unit: CPUs, or bytes of memory. Samples are a minute apart.
 
@@ -29,10 +30,9 @@ from typing import TypeAlias
 #: The most samples that count, and the number from which a job is no longer new.
 HISTORY = 60
 WARM_UP = 10
-#: The standard deviations of N-sigma, the percentile of RC-like, and the part of borg-default.
+#: The standard deviations of N-sigma, and the percentile of RC-like.
 SIGMAS = 5.0
 PERCENTILE = 99.0
-BORG_PART = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +51,6 @@ class JobUse:
 
 #: Return a predicted peak for jobs that are not new.
 Predictor: TypeAlias = Callable[[Sequence[JobUse]], float]
-
-
-def borg_default(jobs: Sequence[JobUse]) -> float:
-    """Return a fixed part of what the jobs ask for: a baseline that reads no sample."""
-    return BORG_PART * fsum([job.request for job in jobs])
 
 
 def rc_like(jobs: Sequence[JobUse]) -> float:
@@ -95,15 +90,6 @@ def predicted_peak(jobs: Sequence[JobUse], predict: Predictor = USUAL_PREDICTOR)
     now = fsum([job.capped[-1] for job in known])
     requested = fsum([job.request for job in known])
     return new + min(max(predict(known), now), requested) if known else new
-
-
-def oracle_peak(futures: Sequence[Sequence[float]]) -> float:
-    """Return the largest sum of what jobs will use at one instant; predictors are measured against it."""
-    longest = max(map(len, futures), default=0)
-    return max(
-        [fsum([use[at] for use in futures if at < len(use)]) for at in range(longest)],
-        default=0.0,
-    )
 
 
 def _percentile(samples: Sequence[float]) -> float:

@@ -13,13 +13,12 @@ from scheduler.core.perf.peaks import (
     WARM_UP,
     JobUse,
     Predictor,
-    borg_default,
     largest_of,
     n_sigma,
-    oracle_peak,
     predicted_peak,
     rc_like,
 )
+from tests.core.perf.peak_measures import borg_default, oracle_peak
 from tests.effort import examples
 
 PREDICTORS = {"borg": borg_default, "rc": rc_like, "sigma": n_sigma, "max": largest_of(rc_like, n_sigma)}

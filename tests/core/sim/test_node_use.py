@@ -12,15 +12,14 @@ from scheduler.core.perf.peaks import (
     HISTORY,
     JobUse,
     Predictor,
-    borg_default,
     largest_of,
     n_sigma,
-    oracle_peak,
     predicted_peak,
     rc_like,
 )
 from scheduler.core.sim.workload import Arrival
 from tests.builders import make_node
+from tests.core.perf.peak_measures import borg_default, oracle_peak
 from tests.core.sim.worlds import arrival, cluster, ends, simulate
 
 MINUTE = 60.0
