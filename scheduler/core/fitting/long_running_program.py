@@ -17,6 +17,7 @@ from scheduler.core.fitting.long_running import (
 )
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.tag_constraints import TagConstraint
+from scheduler.core.solvers.integer import milp
 
 #: Above this product of services and nodes the heuristic places a batch: the program would outlast a round.
 LARGE = 600
@@ -52,7 +53,7 @@ class _Program:
 
 def optimum(batch: Batch) -> Layout:
     """Return the best layout; raise PolicyError if the solver finds none (placing nothing is always one)."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint
     from scipy.sparse import coo_array
 
     if not batch.services or not batch.free:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
+from scheduler.core.solvers.integer import milp
 
 Floats = NDArray[np.float64]
 #: By bidder and model, or by round and model.
@@ -207,7 +208,7 @@ class _Rows:
         If the time is too short to find one, they need not be whole.
         """
         # SciPy takes a third of a second to load, and most processes that know this never compute with it.
-        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.optimize import Bounds, LinearConstraint
         from scipy.sparse import csr_array
 
         row, column, factor = zip(*self._terms, strict=True)

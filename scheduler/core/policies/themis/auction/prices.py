@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.core.policies.themis.auction.table import Arrays, Floats, Good, Ints, Tables, arrays_of
+from scheduler.core.solvers.integer import milp
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -133,7 +134,7 @@ def search_whole(tables: Tables) -> tuple[tuple[int | None, ...], float] | None:
 
     Branch and cut (HiGHS), with no more than `MOST_NODES` branches.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint
 
     arrays = arrays_of(tables)
     found = milp(
