@@ -18,7 +18,6 @@ from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
 from scheduler.jobs.failures import api as failure_api
 from scheduler.jobs.sessions import api as session_api
-from scheduler.models.selectors.nodes import problems_with_quota
 from scheduler.nodes import api as node_api
 from scheduler.notifications.api import invitations, preferences, usage_reports, webhooks
 from scheduler.rounds import api as round_api
@@ -32,7 +31,6 @@ from scheduler.virtual_clusters import api as virtual_cluster_api
 from scheduler.virtual_clusters.cells import api as cell_api
 from scheduler.virtual_clusters.ledger import api as ledger_api
 from scheduler.virtual_clusters.market import api as market_api
-from tenants.api.tenants import QuotaView
 
 urlpatterns = [
     path("jobs", job_api.Jobs.as_view(), name="jobs"),
@@ -256,11 +254,7 @@ urlpatterns = [
         archive_api.TenantArchive.as_view(),
         name="tenant-archive",
     ),
-    path(
-        "tenants/<str:name>/quota",
-        QuotaView.as_view(problems_with_models=problems_with_quota),
-        name="tenant-quota",
-    ),
+    path("tenants/<str:name>/quota", node_api.TenantQuota.as_view(), name="tenant-quota"),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
     path("budgets", budget_api.Budgets.as_view(), name="budgets"),
     path("users/<str:username>/deactivate", leaving_api.UserDeactivate.as_view(), name="user-deactivate"),

@@ -57,7 +57,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # it h
     """
 
     get_response: Callable[[HttpRequest], HttpResponseBase]
-    #: By address; of a later build, those that were asked for.
+    #: By address. After a later build, only those that were asked for.
     files: dict[str, StaticFile]
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.models.nodes import NODE_NAME, Node
-from scheduler.models.selectors.nodes import gpu_models, node_get
+from scheduler.models.selectors.nodes import gpu_models, node_get, problems_with_quota
 from scheduler.nodes import representations, schemas
 from scheduler.nodes.services.agent_files import agent_set_up
 from scheduler.nodes.services.managing import (
@@ -25,6 +25,7 @@ from tenants.api.answers import created
 from tenants.api.editions import Edited
 from tenants.api.queries import ByName
 from tenants.api.strict import StrictSerializer
+from tenants.api.tenants import QuotaView
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
 
@@ -134,3 +135,9 @@ class GpuModels(APIView):
     def get(self, request: Request) -> Response:
         """List the GPU models of the cluster by name, with the number of free GPUs."""
         return Response({"results": gpu_models(), "next": None, "previous": None})
+
+
+class TenantQuota(QuotaView):
+    """A tenant's quota, in GPU models that nodes have or had."""
+
+    problems_with_models = staticmethod(problems_with_quota)

@@ -235,7 +235,7 @@ class MemberView(APIView):
 
 class QuotaView(Edited):
     scope = Scope.OPERATE
-    #: What knows the cluster's GPU models (`scheduler/urls.py`).
+    #: Which models there are, only the scheduler knows (`scheduler/nodes/api.py`).
     problems_with_models: ProblemsWithModels | None = None
 
     @extend_schema(responses=Quota)

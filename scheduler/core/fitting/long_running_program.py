@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.fitting.long_running import (
     FRAGMENTED,
     PLACED,
@@ -17,7 +18,6 @@ from scheduler.core.fitting.long_running import (
 )
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.tag_constraints import TagConstraint
-from scheduler.core.solvers.integer import milp
 
 #: Above this product of services and nodes the heuristic places a batch: the program would outlast a round.
 LARGE = 600

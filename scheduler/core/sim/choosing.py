@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.core.solvers.integer import milp
+from scheduler.core.fitting.integer_programs import milp
 
 #: The sum of delays may exceed the least by this part of it, or by this many seconds a job.
 SLACK_PART = 0.01

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
-from scheduler.core.solvers.integer import milp
 
 Floats = NDArray[np.float64]
 #: By bidder and model, or by round and model.

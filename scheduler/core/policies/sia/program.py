@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.goodput.batch import GoodputModel, best_batches
 from scheduler.core.goodput.throughput import Floats, Ints
-from scheduler.core.solvers.integer import milp
 
 #: How far from the optimum a solution may be, relative to it.
 GAP = 1e-4

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.policies.themis.auction.table import Arrays, Floats, Good, Ints, Tables, arrays_of
-from scheduler.core.solvers.integer import milp
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

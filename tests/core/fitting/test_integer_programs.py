@@ -19,7 +19,7 @@ os.system("echo of a child")
 
 
 @pytest.mark.parametrize(
-    ("module", "is_silent"), [("scipy.optimize", False), ("scheduler.core.solvers.integer", True)]
+    ("module", "is_silent"), [("scipy.optimize", False), ("scheduler.core.fitting.integer_programs", True)]
 )
 def test_only_what_the_process_itself_writes_is_on_stdout(module: str, is_silent: bool) -> None:
     command = [sys.executable, "-c", PROGRAM.format(module=module)]
