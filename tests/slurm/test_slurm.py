@@ -58,12 +58,16 @@ async def test_a_gang_starts_when_slurm_has_let_both_of_its_jobs_run(
     for node, part in parts.items():
         await server.want(node, part)
     first = await server.until_state("n1", 1, "ready")
-    waiting = server.part("n2", 1)
-    assert waiting is not None
-    assert waiting.state == "preparing"
+
+    def waits_in_the_queue() -> bool:
+        part = server.part("n2", 1)
+        return part is not None and part.state == "preparing" and part.is_queued
+
+    await server.until(waits_in_the_queue)
     agent.cluster.command("scancel", other)
     second = await server.until_state("n2", 1, "ready")
     assert (second.master_port, server.text("n1", 1)) == (None, "")
+    assert (first.is_queued, second.is_queued) == (False, False)
     for node, part in parts.items():
         going = replace(part, go=True, master_address="127.0.0.1", master_port=first.master_port)
         await server.want(node, going)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent.messages import CODE_SECONDS
 from scheduler.agents.services import leases
-from scheduler.agents.services.leases import CODE_SECONDS, START_SECONDS, expire_leases
+from scheduler.agents.services.leases import START_SECONDS, expire_leases
 from scheduler.jobs.attempts.services import lifecycle
 from scheduler.models import AgentService, Attempt
 from scheduler.wiring.clock import database_now
