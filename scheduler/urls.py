@@ -11,7 +11,7 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.jobs import bulk_api, groups_api, leaving_api, searches, templates
+from scheduler.jobs import bulk_api, groups_api, leaving_api, map_api, searches, templates
 from scheduler.jobs.archives import api as archive_api
 from scheduler.jobs.artefacts import api as artefact_api
 from scheduler.jobs.attempts import api as attempt_api
@@ -183,6 +183,8 @@ urlpatterns = [
     path("cluster/settings", cluster_api.ClusterSettings.as_view(), name="cluster-settings"),
     path("cluster/fragmentation", cluster_api.ClusterFragmentation.as_view(), name="cluster-fragmentation"),
     path("cluster/usage", cluster_api.ClusterUsage.as_view(), name="cluster-usage"),
+    path("map/jobs", map_api.MapJobs.as_view(), name="map-jobs"),
+    path("map/nodes", map_api.MapNodes.as_view(), name="map-nodes"),
     path("usage", budget_api.UsageOfGpus.as_view(), name="usage"),
     path("usage/export", budget_api.UsageExport.as_view(), name="usage-export"),
     path("rounds", round_api.Rounds.as_view(), name="rounds"),

@@ -806,6 +806,20 @@ class MaintenanceJob(TypedDict):
     tenant: str
 
 
+class MapGpu(TypedDict):
+    id: int
+    index: int
+    healthy: bool
+    problem: str
+    state: GpuState
+    in_use: float
+
+
+class MapPlacedGpu(TypedDict):
+    id: int
+    part: NotRequired[float]
+
+
 MarksEnum: TypeAlias = Literal['now', 'proportional', 'best']
 
 
@@ -2627,6 +2641,37 @@ class MaintenanceWindow(TypedDict):
     made_at: str
 
 
+class MapLoan(TypedDict):
+    state: NodeLoanStateEnum
+
+
+class MapMaintenance(TypedDict):
+    state: WindowState
+
+
+class MapNode(TypedDict):
+    """What the map shows of a node. Each field is that of the whole node."""
+
+    id: int
+    name: str
+    rack: str
+    gpu_model: str | None
+    state: NodeState
+    cordoned: bool
+    draining: bool
+    drained: bool
+    drain_deadline: str | None
+    loan: MapLoan | None
+    maintenance: MapMaintenance | None
+    gpus: list[MapGpu]
+    version: int
+
+
+class MapPart(TypedDict):
+    state: str
+    gpus: list[MapPlacedGpu]
+
+
 class MarketRule(TypedDict):
     id: int
     virtual_cluster: str
@@ -2888,6 +2933,12 @@ class PaginatedLoanList(TypedDict):
 
 class PaginatedMaintenanceWindowList(TypedDict):
     results: list[MaintenanceWindow]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedMapNodeList(TypedDict):
+    results: list[MapNode]
     next: str | None
     previous: str | None
 
@@ -3605,6 +3656,29 @@ class JobTemplateInputRequest(TypedDict):
     spec: JobSpecRequest
 
 
+class MapAttempt(TypedDict):
+    state: AttemptState
+    running_at: str | None
+    placement: list[MapPart]
+
+
+class MapJob(TypedDict):
+    """What the map and the tiles show of a job. Each field is that of the whole job."""
+
+    id: int
+    name: str
+    tenant: str
+    virtual_cluster: str
+    state: JobState
+    guarantee: GuaranteeEnum
+    gpus: int
+    submitted_at: str
+    attempt: MapAttempt | None
+    position: int | None
+    held: bool
+    version: int
+
+
 class Me(TypedDict):
     user: MeUser
     is_operator: bool
@@ -3654,6 +3728,12 @@ class NodeMetricsAnswer(TypedDict):
 
 class PaginatedAttemptList(TypedDict):
     results: list[Attempt]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedMapJobList(TypedDict):
+    results: list[MapJob]
     next: str | None
     previous: str | None
 

@@ -93,7 +93,7 @@ class NewestFirst(BasePagination):
         text = request.query_params.get("page_size")
         if text is None:
             return self.page_size
-        if not (re.fullmatch(r"[0-9]{1,3}", text) and 1 <= int(text) <= self.max_page_size):
+        if not (re.fullmatch(r"[0-9]{1,4}", text) and 1 <= int(text) <= self.max_page_size):
             expected = f"a whole number from 1 to {self.max_page_size}"
             raise Invalid(
                 "page_size is wrong.", [FieldError("page_size", f"{text!r} is out of range", expected)]

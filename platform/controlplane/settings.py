@@ -187,6 +187,7 @@ SPECTACULAR_SETTINGS = {
         "JobsActionKind": "scheduler.jobs.schemas.ACTIONS",
         "AttemptState": "scheduler.jobs.attempts.schemas.ATTEMPT_STATES",
         "NodeState": "scheduler.nodes.schemas.NODE_STATES",
+        "NodeLoanStateEnum": "scheduler.nodes.schemas.LOAN_STATES",
         "GpuState": "scheduler.nodes.schemas.GPU_STATES",
         "WhatIfState": "scheduler.forecasts.schemas.WHAT_IF_STATES",
         "RoundState": "scheduler.rounds.schemas.ROUND_STATES",

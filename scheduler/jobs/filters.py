@@ -8,10 +8,10 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.lookups import GreaterThanOrEqual, LessThan
 from django_filters import rest_framework as filters
 
-from scheduler.core.model.lifecycle import AttemptState, JobState
+from scheduler.core.model.lifecycle import AttemptState, JobState, PartState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobspec import did_you_mean
-from scheduler.models.attempts import Attempt
+from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.jobs import Job, or_never
 from scheduler.models.selectors.jobs import jobs_visible
 from scheduler.wiring.rest import CommaSeparatedChoices, CommaSeparatedIds
@@ -145,6 +145,14 @@ class JobListFilter(JobFilter):
         choices=[(f"{sign}{name}",) * 2 for name in _SORTS for sign in ("", "-")],
         help_text='Sort by this field; with "-" before it, the largest or latest first. Default: -submitted.',
     )
+
+    node = filters.CharFilter(
+        method="by_node", help_text="Only jobs that run on this node now, or will when others leave it."
+    )
+
+    def by_node(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        there = AttemptPart.objects.filter(node__name=value).exclude(state=PartState.EXITED)
+        return queryset.filter(id__in=there.exclude(attempt__state=AttemptState.ENDED).values("attempt__job"))
 
     def by_sort(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.annotate(**{SORT_KEY: _SORTS[value.removeprefix("-")]})

@@ -184,6 +184,9 @@ GET    /api/v1/policies                           401    200      200    200    
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
 PATCH  /api/v1/gpu-models/<str:name>              401    403      403    403    403   200      403       403
 GET    /api/v1/shared-gpus                        401    200      200    200    200   200      200       -
+GET    /api/v1/map/jobs                           401    200      200    200    200   200      200       -
+GET    /api/v1/map/nodes                          401    200      200    200    200   200      200       -
+
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
 GET    /api/v1/cluster/settings                   401    200      200    200    200   200      200       -
 PATCH  /api/v1/cluster/settings                   401    403      403    403    403   200      403       403

@@ -1462,6 +1462,46 @@ export interface paths {
         patch: operations["maintenance_change"];
         trace?: never;
     };
+    "/api/v1/map/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what the dashboard's map shows of the queued and running jobs of the caller's tenants
+         * @description List what the dashboard's map shows of the queued and running jobs of the caller's tenants.
+         */
+        get: operations["map_jobs_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/map/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what the dashboard's map shows of all nodes, by name
+         * @description List what the dashboard's map shows of all nodes, by name.
+         */
+        get: operations["map_nodes_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/market/accounts": {
         parameters: {
             query?: never;
@@ -6496,6 +6536,76 @@ export interface components {
             /** Format: date-time */
             made_at: string;
         };
+        MapAttempt: {
+            state: components["schemas"]["AttemptState"];
+            /** Format: date-time */
+            running_at: string | null;
+            placement: components["schemas"]["MapPart"][];
+        };
+        MapGpu: {
+            id: number;
+            index: number;
+            healthy: boolean;
+            problem: string;
+            state: components["schemas"]["GpuState"];
+            /**
+             * Format: double
+             * @description Fraction of the GPU that jobs hold, 0 to 1.
+             */
+            in_use: number;
+        };
+        /** @description What the map and the tiles show of a job. Each field is that of the whole job. */
+        MapJob: {
+            id: number;
+            name: string;
+            tenant: string;
+            virtual_cluster: string;
+            state: components["schemas"]["JobState"];
+            guarantee: components["schemas"]["GuaranteeEnum"];
+            gpus: number;
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description Its attempt that has not ended; null: none. */
+            attempt: components["schemas"]["MapAttempt"] | null;
+            position: number | null;
+            held: boolean;
+            version: number;
+        };
+        MapLoan: {
+            state: components["schemas"]["NodeLoanStateEnum"];
+        };
+        MapMaintenance: {
+            state: components["schemas"]["WindowState"];
+        };
+        /** @description What the map shows of a node. Each field is that of the whole node. */
+        MapNode: {
+            id: number;
+            name: string;
+            rack: string;
+            gpu_model: string | null;
+            state: components["schemas"]["NodeState"];
+            cordoned: boolean;
+            draining: boolean;
+            drained: boolean;
+            /** Format: date-time */
+            drain_deadline: string | null;
+            loan: components["schemas"]["MapLoan"] | null;
+            maintenance: components["schemas"]["MapMaintenance"] | null;
+            gpus: components["schemas"]["MapGpu"][];
+            version: number;
+        };
+        MapPart: {
+            state: string;
+            gpus: components["schemas"]["MapPlacedGpu"][];
+        };
+        MapPlacedGpu: {
+            id: number;
+            /**
+             * Format: double
+             * @description Part of the GPU, below 1. Default: the whole GPU.
+             */
+            part?: number;
+        };
         MarketRule: {
             id: number;
             virtual_cluster: string;
@@ -7260,6 +7370,20 @@ export interface components {
         };
         PaginatedMaintenanceWindowList: {
             results: components["schemas"]["MaintenanceWindow"][];
+            /** @description Address of that page; null if there is none. */
+            next: string | null;
+            /** @description Address of that page; null if there is none. */
+            previous: string | null;
+        };
+        PaginatedMapJobList: {
+            results: components["schemas"]["MapJob"][];
+            /** @description Address of that page; null if there is none. */
+            next: string | null;
+            /** @description Address of that page; null if there is none. */
+            previous: string | null;
+        };
+        PaginatedMapNodeList: {
+            results: components["schemas"]["MapNode"][];
             /** @description Address of that page; null if there is none. */
             next: string | null;
             /** @description Address of that page; null if there is none. */
@@ -9971,6 +10095,14 @@ export type Lot = components['schemas']['Lot'];
 export type LotInputRequest = components['schemas']['LotInputRequest'];
 export type MaintenanceJob = components['schemas']['MaintenanceJob'];
 export type MaintenanceWindow = components['schemas']['MaintenanceWindow'];
+export type MapAttempt = components['schemas']['MapAttempt'];
+export type MapGpu = components['schemas']['MapGpu'];
+export type MapJob = components['schemas']['MapJob'];
+export type MapLoan = components['schemas']['MapLoan'];
+export type MapMaintenance = components['schemas']['MapMaintenance'];
+export type MapNode = components['schemas']['MapNode'];
+export type MapPart = components['schemas']['MapPart'];
+export type MapPlacedGpu = components['schemas']['MapPlacedGpu'];
 export type MarketRule = components['schemas']['MarketRule'];
 export type MarksEnum = components['schemas']['MarksEnum'];
 export type MatchedRule = components['schemas']['MatchedRule'];
@@ -10040,6 +10172,8 @@ export type PaginatedLimitsOfUserList = components['schemas']['PaginatedLimitsOf
 export type PaginatedLineList = components['schemas']['PaginatedLineList'];
 export type PaginatedLoanList = components['schemas']['PaginatedLoanList'];
 export type PaginatedMaintenanceWindowList = components['schemas']['PaginatedMaintenanceWindowList'];
+export type PaginatedMapJobList = components['schemas']['PaginatedMapJobList'];
+export type PaginatedMapNodeList = components['schemas']['PaginatedMapNodeList'];
 export type PaginatedMarketRuleList = components['schemas']['PaginatedMarketRuleList'];
 export type PaginatedMemberList = components['schemas']['PaginatedMemberList'];
 export type PaginatedNodeList = components['schemas']['PaginatedNodeList'];
@@ -13246,6 +13380,8 @@ export interface operations {
                 label?: string;
                 /** @description Only jobs with exactly this name. */
                 name?: string;
+                /** @description Only jobs that run on this node now, or will when others leave it. */
+                node?: string;
                 /** @description Maximum number of results in a page. */
                 page_size?: number;
                 /** @description Only names that contain this text. */
@@ -17841,6 +17977,162 @@ export interface operations {
             };
             /** @description The body is not application/json. */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    map_jobs_list: {
+        parameters: {
+            query?: {
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
+                cursor?: string;
+                /** @description Maximum number of results in a page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedMapJobList"];
+                };
+            };
+            /** @description The request is malformed or has wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role or your token does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No type in the Accept header is available. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    map_nodes_list: {
+        parameters: {
+            query?: {
+                /** @description Position in the list: the `cursor` in `next` or `previous` of another page. */
+                cursor?: string;
+                /** @description Maximum number of results in a page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedMapNodeList"];
+                };
+            };
+            /** @description The request is malformed or has wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role or your token does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description No type in the Accept header is available. */
+            406: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, Outcome, PartState
 from scheduler.models import Attempt, Job
 from tenants.models import User
 from tests.api.caller import is_error
-from tests.scheduler.builders import gpus_of, make_failed_attempt, make_job
+from tests.scheduler.builders import gpus_of, make_attempt, make_failed_attempt, make_job, make_node
 from tests.scheduler.conftest import World
 
 pytestmark = pytest.mark.django_db
@@ -120,6 +121,26 @@ def test_what_is_no_order_is_refused(world: World, query: str) -> None:
     assert field == ("cursor" if "cursor" in query else "sort")
     # Counts have no order.
     is_error(world.member.get("/jobs/counts?sort=name"), 400, "invalid")
+
+
+def test_the_jobs_of_a_node_are_those_that_run_there_or_will(world: World) -> None:
+    here, there = gpus_of(world.node)[:2], gpus_of(make_node("node-b", gpus=4))
+    runs, comes, left, elsewhere = (make_job(tenant=world.tenant) for _ in range(4))
+    make_attempt(runs, here[:1])
+    make_attempt(comes, here[:1], state=AttemptState.PLANNED, phase=HoldPhase.NOMINATED)
+    make_attempt(
+        left, here[1:], state=AttemptState.ENDED, outcome=Outcome.SUCCEEDED, phase=HoldPhase.RELEASED
+    )
+    make_attempt(elsewhere, there[:1])
+    # Of a gang, this node's part is over.
+    gone = make_attempt(make_job(tenant=world.tenant), there[1:2])
+    gone.parts.update(state=PartState.EXITED)
+    by_node = {
+        node: [job["id"] for job in world.member.get(f"/jobs?node={node}").json()["results"]]
+        for node in ("node-a", "node-b", "node-c")
+    }
+    assert by_node == {"node-a": [comes.id, runs.id], "node-b": [elsewhere.id], "node-c": []}
+    assert world.stranger.get("/jobs?node=node-a").json()["results"] == []
 
 
 def test_the_export_has_the_jobs_of_the_list(world: World) -> None:
