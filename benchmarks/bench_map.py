@@ -60,7 +60,12 @@ TAKE = """() => {
   window.at = []; window.painted = 0; window.long = [];
   return taken;
 }"""
-SHOWN = "gpus => document.querySelector(`canvas[aria-label^='Map of ${gpus} GPUs']`) !== null"
+#: All nodes are there, and no GPU is left whose job is missing: to an operator no tenant is another one.
+SHOWN = """gpus => {
+  const legend = document.querySelector("ul[aria-label='Legend']")?.textContent ?? "";
+  return document.querySelector(`canvas[aria-label^='Map of ${gpus} GPUs']`) !== null
+    && legend.includes("tenant-") && !legend.includes("In use by another tenant");
+}"""
 
 
 def main() -> None:

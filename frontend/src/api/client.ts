@@ -156,11 +156,12 @@ const LARGEST_PAGE = 200;
 /** Every result of a list, whose pages `ask` fetches. */
 export async function everyPage<T>(
   ask: (which: { page_size: number; cursor?: string | undefined }) => Promise<Page<T>>,
+  pageSize = LARGEST_PAGE,
 ): Promise<T[]> {
   const all: T[] = [];
   let cursor: string | undefined;
   do {
-    const page = await ask({ page_size: LARGEST_PAGE, cursor });
+    const page = await ask({ page_size: pageSize, cursor });
     all.push(...page.results);
     cursor = cursorOf(page.next);
   } while (cursor);

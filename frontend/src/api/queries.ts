@@ -8,7 +8,11 @@ import { live } from "@/live/live";
 import type { Kind, Objects } from "@/live/messages";
 import type { Change } from "@/live/store";
 
-async function ingest<K extends Kind, A extends { results: Objects[K][] }>(kind: K, ask: () => Promise<A>): Promise<A> {
+/** Put the objects of an answer into the live store too. */
+export async function ingest<K extends Kind, A extends { results: Objects[K][] }>(
+  kind: K,
+  ask: () => Promise<A>,
+): Promise<A> {
   const since = live.current().clock;
   const answer = await ask();
   live.apply({ type: "fetched", kind, objects: answer.results, since } as Change);
@@ -62,17 +66,6 @@ export const jobCountsQuery = (filters: JobFilters) =>
     queryFn: ({ signal }) => answerOf(api.GET("/jobs/counts", { params: { query: filters }, signal })),
     placeholderData: keepPreviousData,
   });
-
-/** Every job that waits or runs: what the map and the queue are drawn from. The stream keeps it current. */
-export const activeJobsQuery = queryOptions({
-  queryKey: ["jobs", "active"],
-  queryFn: ({ signal }) =>
-    everyPage((page) =>
-      ingest("job", () =>
-        answerOf(api.GET("/jobs", { params: { query: { state: ["queued", "running"], ...page } }, signal })),
-      ),
-    ),
-});
 
 export const jobQuery = (id: number) =>
   queryOptions({
@@ -189,6 +182,16 @@ export const nodeQuery = (name: string) =>
     queryKey: ["nodes", name],
     queryFn: ({ signal }) =>
       ingestOne("node", () => answerOf(api.GET("/nodes/{name}", { params: { path: { name } }, signal }))),
+  });
+
+/** The jobs that hold GPUs of a node, or take them next. */
+export const jobsOnNodeQuery = (node: string) =>
+  queryOptions({
+    queryKey: ["jobs", "on", node],
+    queryFn: ({ signal }) =>
+      everyPage((page) =>
+        ingest("job", () => answerOf(api.GET("/jobs", { params: { query: { node, ...page } }, signal }))),
+      ),
   });
 
 export const virtualClustersQuery = queryOptions({

@@ -21,7 +21,11 @@ export function startLive(queries: QueryClient): () => void {
     // A first answer that is under way was perhaps read before: to invalidate it alone would wait for just that one.
     void queries.cancelQueries(all).then(refetchAll);
   }, checkSession);
-  const minute = setInterval(refetchAll, REFETCH_EVERY_MS);
+  // While the stream tells it what changes, the map is asked for more seldom (`api/map-queries`).
+  const due = {
+    predicate: (query: Query) => all.predicate(query) && (query.queryKey[0] !== "map" || live.status() !== "live"),
+  };
+  const minute = setInterval(() => void queries.invalidateQueries(due), REFETCH_EVERY_MS);
   const unsubscribe = refetchChangedLists(queries);
   return () => {
     stop();
@@ -61,11 +65,12 @@ function refetchChangedLists(queries: QueryClient): () => void {
   };
 }
 
-/** Whether a job appeared or changed state: only then can a filtered list or a count differ. */
+/** Whether a job appeared or changed state: only then can a filtered list or a count differ. The map's rows come when
+ * the lists are asked for too; what changes them since comes whole. */
 function jobsMoved(before: LiveState, after: LiveState): boolean {
   if (before.job === after.job) return false;
   for (const [id, job] of after.job) {
-    const known = before.job.get(id);
+    const known = before.job.get(id) ?? before.mapJob.get(id);
     if (known !== job && known?.state !== job.state) return true;
   }
   return false;

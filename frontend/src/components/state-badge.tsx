@@ -15,7 +15,7 @@ import {
   type LucideIcon,
 } from "lucide-react";
 
-import type { Attempt, Job, MaintenanceWindow, Node, NodeCheck, Reservation } from "@/api/schema";
+import type { Attempt, Job, MaintenanceWindow, MapNode, NodeCheck, Reservation } from "@/api/schema";
 import styles from "@/components/state-badge.module.css";
 
 type Tone = "waiting" | "starting" | "running" | "stopping" | "done" | "failed" | "off";
@@ -93,7 +93,10 @@ export function attemptLook(attempt: Pick<Attempt, "state" | "outcome" | "stop_c
   }
 }
 
-type NodeFacts = Pick<Node, "state" | "cordoned" | "draining" | "drained" | "drain_deadline" | "loan" | "maintenance">;
+type NodeFacts = Pick<
+  MapNode,
+  "state" | "cordoned" | "draining" | "drained" | "drain_deadline" | "loan" | "maintenance"
+>;
 
 export function nodeLook(node: NodeFacts): Look {
   if (node.state === "lost") return { tone: "failed", icon: CircleX, text: "Lost" };

@@ -6,8 +6,14 @@
  * deleted, so absence from an answer means nothing.
  */
 
-import type { Job, UsagePoint } from "@/api/schema";
+import type { Job, MapJob, MapNode, UsagePoint } from "@/api/schema";
 import type { Kind, ObjectMessage, Objects, PredictionData, WhyData } from "@/live/messages";
+
+/** A job of which more than the map needs is perhaps known. */
+export type SeenJob = MapJob & Partial<Pick<Job, "reasons" | "serves" | "spec">>;
+
+/** Where rows of the map are: of each object there is either one of them or the whole. */
+export const MAP_TABLES = { job: "mapJob", node: "mapNode" } as const;
 
 /** The name by which REST addresses know an object; unlike ids it is in every object. */
 export const keyOf: { [K in Kind]: (object: Objects[K]) => string | number } = {
@@ -43,6 +49,9 @@ interface Why {
 export interface LiveState {
   readonly job: Table<"job">;
   readonly node: Table<"node">;
+  /** What the map shows of jobs and nodes that are not whole above. */
+  readonly mapJob: ReadonlyMap<string | number, SeenJob>;
+  readonly mapNode: ReadonlyMap<string | number, MapNode>;
   readonly virtual_cluster: Table<"virtual_cluster">;
   readonly round: Table<"round">;
   /** Reasons and positions newer than the job they belong to: a round explains without changing the row. */
@@ -62,6 +71,8 @@ export const KEPT = { rounds: 200, usagePoints: 720, endedJobs: 2000, prediction
 export const emptyState: LiveState = {
   job: new Map(),
   node: new Map(),
+  mapJob: new Map(),
+  mapNode: new Map(),
   virtual_cluster: new Map(),
   round: new Map(),
   why: new Map(),
@@ -76,6 +87,8 @@ export type Change =
   | { type: "queues"; round: number; positions: Record<string, number> }
   | { type: "usage"; points: readonly UsagePoint[] }
   | { [K in Kind]: { type: "fetched"; kind: K; objects: readonly Objects[K][]; since: number } }[Kind]
+  /** An answer that only some pages know how to merge. */
+  | { type: "map"; merge: (state: LiveState) => LiveState }
   | { type: "forget" };
 
 /** The state after `change`; the very same state when nothing in it was new. */
@@ -94,6 +107,8 @@ function step(state: LiveState, change: Change): LiveState {
       return mergePositions(state, change.round, change.positions);
     case "usage":
       return mergeUsage(state, change.points);
+    case "map":
+      return change.merge(state);
     case "forget":
       return { ...emptyState, clock: state.clock };
   }
@@ -151,18 +166,24 @@ function mergeTable<K extends Kind>(
   isNewer: (known: number, offered: number) => boolean,
 ): LiveState {
   const known = state[kind] as Table<K>;
+  const rows = MAP_TABLES[kind as "job"] as "mapJob" | undefined;
+  let left = rows && state[rows];
   let table: Map<string | number, Objects[K]> | null = null;
   for (const object of objects) {
     const key = keyOf[kind](object);
-    const current = (table ?? known).get(key);
+    const current = (table ?? known).get(key) ?? (left?.get(key) as Objects[K] | undefined);
     if (current && !isNewer(versionOf[kind](current), versionOf[kind](object))) continue;
     table ??= new Map(known);
     table.set(key, object);
+    if (rows && left?.has(key)) {
+      if (left === state[rows]) left = new Map(left);
+      (left as Map<string | number, SeenJob>).delete(key);
+    }
   }
   if (!table) return state;
   if (kind === "round") dropOldest(table, KEPT.rounds, () => true);
   if (kind === "job") dropOldest(table, KEPT.endedJobs, (job) => (job as Job).ended_at !== null);
-  return { ...state, [kind]: table };
+  return { ...state, [kind]: table, ...(rows && { [rows]: left }) };
 }
 
 /** Forget the lowest keys among what `matches`, down to `limit`, with slack so that this is rare. */
@@ -179,7 +200,7 @@ function mergePositions(state: LiveState, round: number, positions: Record<strin
     const job = Number(id);
     const known = why.get(job);
     if (known && known.round > round) continue;
-    if (!known && !state.job.has(job)) continue;
+    if (!known && !state.job.has(job) && !state.mapJob.has(job)) continue;
     const { reasons, explained } = known ?? { reasons: null, explained: 0 };
     why.set(job, { reasons, explained, position, round, heard: state.clock + 1 });
   }
@@ -194,7 +215,7 @@ function mergeUsage(state: LiveState, points: readonly UsagePoint[]): LiveState 
 }
 
 /** A job with the latest reasons and position that any round gave it. */
-export function withWhy(whys: LiveState["why"], job: Job): Job {
+export function withWhy<J extends SeenJob>(whys: LiveState["why"], job: J): J {
   const why = whys.get(job.id);
   if (!why || job.state !== "queued") return job;
   return { ...job, reasons: why.reasons ?? job.reasons, position: why.position };

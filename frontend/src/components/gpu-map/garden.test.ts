@@ -38,9 +38,9 @@ describe("the garden", () => {
     expect(statesOf([{ id: 7, healthy: false }], [])[0]?.state).toBe("unhealthy");
   });
 
-  it("does not plant ended attempts or released parts", () => {
+  it("does not plant ended attempts or parts that have exited", () => {
     const released = holding([7], "running");
-    released.attempt?.placement.forEach((part) => (part.state = "released"));
+    released.attempt?.placement.forEach((part) => (part.state = "exited"));
     expect(statesOf([{ id: 7 }], [holding([7], "ended"), released])[0]).toMatchObject({ job: null, state: "free" });
   });
 

@@ -1,30 +1,32 @@
 /** Who is on which GPU: racks of nodes of plots, from the nodes' and jobs' newest versions. */
 
-import type { Gpu, Job, Node } from "@/api/schema";
+import type { MapGpu, MapNode } from "@/api/schema";
+import type { SeenJob } from "@/live/store";
 
 export type PlotState = "free" | "planned" | "starting" | "running" | "stopping" | "unknown" | "unhealthy" | "offline";
 
 /** A job that has a part of a GPU, or all of it together with others. */
-export interface Sharer {
-  job: Job;
+export interface Sharer<J = SeenJob> {
+  job: J;
   /** What is drawn of the GPU for it, 0 to 1. */
   part: number;
 }
 
-export interface Plot {
-  gpu: Gpu;
+export interface Plot<J = SeenJob, G = MapGpu> {
+  gpu: G;
   state: PlotState;
   /** The job that holds the GPU, when the viewer may see it; the first of several. */
-  job: Job | null;
+  job: J | null;
   /** Those that share it, as far as the viewer may see them; none where it is one job's. */
-  sharers: readonly Sharer[];
+  sharers: readonly Sharer<J>[];
   /** The job that takes it next. */
-  successor: Job | null;
+  successor: J | null;
 }
 
-export interface Bed {
-  node: Node;
-  plots: Plot[];
+/** Of whole jobs and nodes, or of what the map shows of them. */
+export interface Bed<J = SeenJob, N extends MapNode = MapNode> {
+  node: N;
+  plots: Plot<J, N["gpus"][number]>[];
 }
 
 export interface Rack {
@@ -32,20 +34,20 @@ export interface Rack {
   beds: Bed[];
 }
 
-interface Holders {
-  jobs: Sharer[];
-  successor?: Job;
+interface Holders<J> {
+  jobs: Sharer<J>[];
+  successor?: J;
 }
 
 /** Jobs by the GPUs they hold or will take. */
-export function holdersByGpu(jobs: Iterable<Job>): Map<number, Holders> {
-  const holders = new Map<number, Holders>();
+export function holdersByGpu<J extends SeenJob>(jobs: Iterable<J>): Map<number, Holders<J>> {
+  const holders = new Map<number, Holders<J>>();
   for (const job of jobs) {
     const attempt = job.attempt;
     if (!attempt || attempt.state === "ended") continue;
     const role = attempt.state === "planned" ? "successor" : "job";
     for (const part of attempt.placement) {
-      if (part.state === "released") continue;
+      if (part.state === "exited") continue;
       for (const gpu of part.gpus) {
         const here = holders.get(gpu.id) ?? { jobs: [] };
         if (role === "successor") here.successor = job;
@@ -59,7 +61,7 @@ export function holdersByGpu(jobs: Iterable<Job>): Map<number, Holders> {
 
 const byName = new Intl.Collator("en", { numeric: true }).compare;
 
-export function plantGarden(nodes: Iterable<Node>, jobs: Iterable<Job>): Rack[] {
+export function plantGarden(nodes: Iterable<MapNode>, jobs: Iterable<SeenJob>): Rack[] {
   const holders = holdersByGpu(jobs);
   const racks = new Map<string, Bed[]>();
   for (const node of nodes) {
@@ -72,8 +74,9 @@ export function plantGarden(nodes: Iterable<Node>, jobs: Iterable<Job>): Rack[] 
     .sort((a, b) => byName(a.name, b.name));
 }
 
-export function bedOf(node: Node, holders: Map<number, Holders>): Bed {
-  const plots = [...node.gpus]
+export function bedOf<J extends SeenJob, N extends MapNode>(node: N, holders: Map<number, Holders<J>>): Bed<J, N> {
+  const gpus: N["gpus"][number][] = [...node.gpus];
+  const plots = gpus
     .sort((a, b) => a.index - b.index)
     .map((gpu) => {
       const { jobs = [], successor = null } = holders.get(gpu.id) ?? {};
@@ -83,7 +86,7 @@ export function bedOf(node: Node, holders: Map<number, Holders>): Bed {
   return { node, plots };
 }
 
-function sharersOf(jobs: readonly Sharer[]): readonly Sharer[] {
+function sharersOf<J extends SeenJob>(jobs: readonly Sharer<J>[]): readonly Sharer<J>[] {
   if (jobs.length < 2 && jobs.every(({ part }) => part === 1)) return [];
   // Who has all of it together with others is drawn with an even part.
   const sorted = [...jobs].sort((a, b) => a.job.id - b.job.id);
@@ -91,7 +94,7 @@ function sharersOf(jobs: readonly Sharer[]): readonly Sharer[] {
 }
 
 /** The jobs on a GPU that the viewer may see. */
-export function jobsOn({ job, sharers }: Plot): Job[] {
+export function jobsOn({ job, sharers }: Plot): SeenJob[] {
   if (sharers.length > 0) return sharers.map((sharer) => sharer.job);
   return job ? [job] : [];
 }
@@ -133,12 +136,12 @@ export function unseenPart({ gpu, sharers }: Plot): number {
 }
 
 /** "0.3 digits #7 of vision"; of those who have all of a GPU together there is no part to tell. */
-export function sharerText({ job, part }: Sharer, gpu: Gpu): string {
+export function sharerText({ job, part }: Sharer, gpu: MapGpu): string {
   const placed = job.attempt?.placement.flatMap(({ gpus }) => gpus).find(({ id }) => id === gpu.id);
   return `${placed?.part === undefined ? "" : `${part} `}${job.name} #${job.id} of ${job.tenant}`;
 }
 
-function stateOf(node: Node, gpu: Gpu, job: Job | null): PlotState {
+function stateOf(node: MapNode, gpu: MapGpu, job: SeenJob | null): PlotState {
   if (node.state !== "ready") return "offline";
   if (!gpu.healthy) return "unhealthy";
   if (gpu.state === "free") return "free";

@@ -3,8 +3,8 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { HelpCircle, ShieldAlert } from "lucide-react";
 import { useMemo } from "react";
 
-import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
-import type { Node } from "@/api/schema";
+import { eventsQuery, jobsOnNodeQuery, nodeQuery } from "@/api/queries";
+import type { Job, Node } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { bytes } from "@/components/format";
 import { type Bed, bedOf, holdersByGpu, STATE_TEXT, tallyOf } from "@/components/gpu-map/garden";
@@ -77,7 +77,7 @@ export function NodePage() {
 }
 
 function NodeView({ node }: { node: Node }) {
-  useQuery(activeJobsQuery);
+  useQuery(jobsOnNodeQuery(node.name));
   const { job: jobs } = useLiveState();
   const bed = useMemo(() => bedOf(node, holdersByGpu(jobs.values())), [node, jobs]);
   const racks = useMemo(() => [{ name: node.rack, beds: [bed] }], [node.rack, bed]);
@@ -129,7 +129,9 @@ function IsolationNotice({ node }: { node: Node }) {
   );
 }
 
-const GPU_COLUMNS: readonly Column<Bed["plots"][number]>[] = [
+type NodeBed = Bed<Job, Node>;
+
+const GPU_COLUMNS: readonly Column<NodeBed["plots"][number]>[] = [
   { header: "GPU", isRowHeader: true, cell: ({ gpu }) => gpu.index },
   {
     header: "Place",
@@ -176,7 +178,7 @@ function JobLink({ job: { id, name } }: { job: { id: number; name: string } }) {
   );
 }
 
-function GpuList({ bed }: { bed: Bed }) {
+function GpuList({ bed }: { bed: NodeBed }) {
   return (
     <Panel title="GPU by GPU" flush>
       <DataTable

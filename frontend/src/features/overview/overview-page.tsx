@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { memo, useMemo, useState } from "react";
 
-import { activeJobsQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
-import type { Job } from "@/api/schema";
+import { mapJobsQuery, mapNodesQuery } from "@/api/map-queries";
+import { virtualClustersQuery } from "@/api/queries";
 import { plantGarden, type Rack, type Tally, tallyOf } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
@@ -11,11 +11,13 @@ import type { ColourBy } from "@/components/gpu-map/paint";
 import { useSession } from "@/components/session";
 import { ElasticityPanel } from "@/features/overview/elasticity-panel";
 import { FragmentationPanel } from "@/features/overview/fragmentation-panel";
-import { activeCounts, Queue } from "@/features/overview/queue";
+import { activeCounts, isOwnRow, Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
 import { useNewest } from "@/live/live";
+import { jobsOf, nodesOf } from "@/live/map-rows";
 import { usePacedLiveState } from "@/live/paced";
+import type { SeenJob } from "@/live/store";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, Skeleton } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
@@ -25,15 +27,17 @@ import styles from "@/features/overview/overview-page.module.css";
 const GpuTable = onDemand(async () => (await import("@/components/gpu-map/gpu-table")).GpuTable);
 
 export function OverviewPage() {
-  const nodes = useQuery(nodesQuery);
-  const jobs = useQuery(activeJobsQuery);
+  const nodes = useQuery(mapNodesQuery);
+  const jobs = useQuery(mapJobsQuery);
   const state = usePacedLiveState();
   const isOperator = useSession().is_operator;
-  const racks = useMemo(() => plantGarden(state.node.values(), state.job.values()), [state.node, state.job]);
+  const { job, mapJob, node, mapNode } = state;
+  const all = useMemo(() => jobsOf({ job, mapJob }), [job, mapJob]);
+  const racks = useMemo(() => plantGarden(nodesOf({ node, mapNode }), all), [node, mapNode, all]);
   const tally = useMemo(() => tallyOf(racks), [racks]);
   const tenants = useTenantsAtWork(tally);
-  const oldestWait = useMemo(() => oldestQueued(state.job.values()), [state.job]);
-  const counts = useMemo(() => activeCounts(state.job.values()), [state.job]);
+  const oldestWait = useMemo(() => oldestQueued(all), [all]);
+  const counts = useMemo(() => activeCounts(all), [all]);
   return (
     <PageLayout title="Overview">
       <SlowPolicies />
@@ -96,11 +100,12 @@ function OwnShares() {
   );
 }
 
-function oldestQueued(jobs: Iterable<Job>): string | null {
+function oldestQueued(jobs: Iterable<SeenJob>): string | null {
   let oldest: string | null = null;
-  for (const { state, held, serves, submitted_at } of jobs) {
+  for (const job of jobs) {
+    const { state, held, submitted_at } = job;
     // Its owner holds it back, not the cluster; or it is the platform that waits for an input worker.
-    if (held || serves !== null || state !== "queued") continue;
+    if (held || !isOwnRow(job) || state !== "queued") continue;
     if (oldest === null || submitted_at < oldest) oldest = submitted_at;
   }
   return oldest;
@@ -145,7 +150,7 @@ const MapPanel = memo(function MapPanel({ racks, tally, tenants, loading, error 
   );
   const content = () => {
     if (error && racks.length === 0) return <ErrorNotice error={error} />;
-    if (loading && racks.length === 0) return <Skeleton height="16rem" />;
+    if (loading) return <Skeleton height="16rem" />;
     if (racks.length === 0) {
       return (
         <EmptyState title="No nodes yet">

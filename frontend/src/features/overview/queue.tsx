@@ -1,12 +1,14 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 
-import type { Job } from "@/api/schema";
+import { wholeJobsQuery } from "@/api/map-queries";
 import { duration, inLocalTime, secondsBetween } from "@/components/format";
 import { gpusText } from "@/components/gpu-amount";
 import { useNow } from "@/components/now";
 import { useLiveState } from "@/live/live";
-import { withWhy } from "@/live/store";
+import { jobsOf } from "@/live/map-rows";
+import { type SeenJob, withWhy } from "@/live/store";
 import { EmptyState, SkeletonLines } from "@/ui/feedback";
 import { Panel } from "@/ui/layout";
 import type { ActiveCounts } from "@/features/overview/tiles";
@@ -16,15 +18,16 @@ const MOST_SHOWN = 20;
 
 /** Who waits, in the order in which rounds consider them, each with the most decisive reason. */
 export function Queue({ loading }: { loading: boolean }) {
-  const state = useLiveState();
+  const { job, mapJob, why } = useLiveState();
   const waiting = useMemo(
     () =>
-      [...state.job.values()]
-        .filter((job) => job.state === "queued" && isOwnRow(job))
-        .map((job) => withWhy(state.why, job))
+      jobsOf({ job, mapJob })
+        .filter((one) => one.state === "queued" && isOwnRow(one))
+        .map((one) => withWhy(why, one))
         .sort(inLine),
-    [state.job, state.why],
+    [job, mapJob, why],
   );
+  useWhole(waiting);
   return (
     <Panel title={waiting.length > 0 ? `Queue · ${waiting.length}` : "Queue"} flush className={styles.beside}>
       {loading && waiting.length === 0 ? (
@@ -51,13 +54,21 @@ export function Queue({ loading }: { loading: boolean }) {
   );
 }
 
+/** Ask for the head of the queue whole, and for as many behind it, so that those who move up are there already. */
+function useWhole(waiting: readonly SeenJob[]) {
+  const [asked, setAsked] = useState<number[]>([]);
+  if (waiting.slice(0, MOST_SHOWN).some(({ id }) => !asked.includes(id)))
+    setAsked(waiting.slice(0, 2 * MOST_SHOWN).map(({ id }) => id));
+  useQuery(wholeJobsQuery(asked));
+}
+
 /** The jobs of a person: an input worker belongs to the job that it serves. */
-function isOwnRow({ serves }: Job): boolean {
-  return serves === null;
+export function isOwnRow({ serves }: SeenJob): boolean {
+  return (serves ?? null) === null;
 }
 
 /** How many run and wait, counted where the queue and the map have their jobs, so that they agree at any time. */
-export function activeCounts(jobs: Iterable<Job>): ActiveCounts {
+export function activeCounts(jobs: Iterable<SeenJob>): ActiveCounts {
   const counts = { queued: 0, running: 0 };
   for (const job of jobs) {
     if (isOwnRow(job) && (job.state === "queued" || job.state === "running")) counts[job.state] += 1;
@@ -65,7 +76,7 @@ export function activeCounts(jobs: Iterable<Job>): ActiveCounts {
   return counts;
 }
 
-function Waiting({ job }: { job: Job }) {
+function Waiting({ job }: { job: SeenJob }) {
   const now = useNow();
   return (
     <li>
@@ -80,16 +91,16 @@ function Waiting({ job }: { job: Job }) {
       </div>
       <p className={styles.reason}>
         <span className={styles.queueMeta}>
-          {job.virtual_cluster} · {job.tenant} · {gpusText(job.gpus, job.spec.tasks)}
+          {job.virtual_cluster} · {job.tenant} · {gpusText(job.gpus, job.spec?.tasks ?? [])}
         </span>
         <br />
-        {inLocalTime(job.reasons[0]?.message ?? "The next round will decide.", now)}
+        {job.reasons && inLocalTime(job.reasons[0]?.message ?? "The next round will decide.", now)}
       </p>
     </li>
   );
 }
 
 /** Positions count within a virtual cluster; across them, the longest wait comes first. */
-function inLine(a: Job, b: Job): number {
+function inLine(a: SeenJob, b: SeenJob): number {
   return (a.position ?? Infinity) - (b.position ?? Infinity) || Date.parse(a.submitted_at) - Date.parse(b.submitted_at);
 }
