@@ -12,6 +12,12 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.models.maintenance import ACTIVE
 from scheduler.models.selectors.jobs import SPARE_VIEW
 
+
+def _in_utc(column: str) -> str:
+    """Return an expression for an instant as `tenants.times.iso` states it."""
+    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+
+
 _NODES = f"""
 WITH closing AS MATERIALIZED (
     SELECT DISTINCT ON (name) name, state FROM scheduler_maintenancewindow, unnest(nodes) AS name
@@ -48,7 +54,7 @@ SELECT json_agg(json_build_object(
         JOIN scheduler_allocation allocation ON allocation.id = attempt.allocation_id
         WHERE part.node_id = node.id AND part.state <> 'exited' AND attempt.state <> 'ended'
               AND allocation.nodes IS NOT NULL),
-    'drain_deadline', node.drain_deadline,
+    'drain_deadline', {_in_utc("node.drain_deadline")},
     'loan', CASE WHEN node.serving_pool_id IS NOT NULL THEN json_build_object('state', node.loan_state) END,
     'maintenance', CASE WHEN closing.name IS NOT NULL THEN json_build_object('state', closing.state) END,
     'gpus', coalesce(gpus.found, '[]'),
@@ -62,7 +68,7 @@ WHERE node.id = ANY(%(ids)s)
 """
 
 # While a job moves, its running attempt comes before the planned one.
-_JOBS = """
+_JOBS = f"""
 WITH places AS MATERIALIZED (
     SELECT view, waiting.id::bigint AS job_id, waiting.place
     FROM scheduler_queueorder, jsonb_array_elements(jobs) WITH ORDINALITY AS waiting (id, place)
@@ -75,7 +81,7 @@ SELECT json_agg(json_build_object(
     'state', job.state,
     'guarantee', CASE WHEN job.guaranteed THEN 'guaranteed' ELSE 'opportunistic' END,
     'gpus', job.gpus,
-    'submitted_at', job.submitted_at,
+    'submitted_at', {_in_utc("job.submitted_at")},
     'attempt', attempt.found,
     'position', places.place,
     'held', job.held,
@@ -87,7 +93,7 @@ JOIN tenants_virtualcluster cluster ON cluster.id = job.virtual_cluster_id
 LEFT JOIN places ON job.state = 'queued' AND places.job_id = job.id
      AND places.view = CASE WHEN job.guaranteed THEN cluster.name ELSE %(spare)s END
 LEFT JOIN LATERAL (
-    SELECT json_build_object('state', state, 'running_at', running_at, 'placement', (
+    SELECT json_build_object('state', state, 'running_at', {_in_utc("running_at")}, 'placement', (
         SELECT coalesce(json_agg(json_build_object('state', part.state, 'gpus', (
             SELECT coalesce(json_agg(CASE WHEN replica ? 'part'
                 THEN json_build_object('id', gpu, 'part', replica->'part') ELSE json_build_object('id', gpu)
