@@ -32,6 +32,7 @@ from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.choices import shares_named
 from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.overcommitment import lending_words
+from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
@@ -47,6 +48,7 @@ Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
 def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
     """Carry out the command line; return the exit code. Bad input is reported in one line."""
     console = Console(stderr=True, highlight=False)
+    silence_solvers()
     try:
         order = understand(arguments)
         for case in order.cases:

@@ -18,6 +18,7 @@ from scheduler.core.solvers.instance import Instance
 from scheduler.core.solvers.solution import Solution
 from scheduler.core.solvers.solving import OBJECTIVES, solve
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.quiet import silence_solvers
 
 #: The parameters of `gavel`: their types and defaults.
 PARAMETERS: Mapping[str, Any] = {
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     read or an unknown policy.
     """
     order = _parser().parse_args(arguments)
+    silence_solvers()
     try:
         parameters = parameters_of(order.policy)
         instance = instance_from(read_json(order.instance))

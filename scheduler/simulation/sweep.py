@@ -36,6 +36,7 @@ from scheduler.simulation.generator_spec import read_generator
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
 from scheduler.simulation.outside import placer_text, policy_text
+from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.rates import ThroughputTable
 from scheduler.simulation.run import simulate
 from scheduler.simulation.throughputs import read_throughputs
@@ -258,6 +259,7 @@ def _made(kind: type[T], word: str, given: Mapping[str, float]) -> T:
 
 def run_case(case: Case) -> Result:
     """Simulate one case in this process."""
+    silence_solvers()
     return simulate(prepare(case).experiment)
 
 

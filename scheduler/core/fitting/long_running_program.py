@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.fitting.long_running import (
     FRAGMENTED,
     PLACED,
@@ -53,7 +52,7 @@ class _Program:
 
 def optimum(batch: Batch) -> Layout:
     """Return the best layout; raise PolicyError if the solver finds none (placing nothing is always one)."""
-    from scipy.optimize import Bounds, LinearConstraint
+    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
     if not batch.services or not batch.free:

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.core.fitting.integer_programs import milp
-
 #: The sum of delays may exceed the least by this part of it, or by this many seconds a job.
 SLACK_PART = 0.01
 SLACK_SECONDS = 1.0
@@ -79,7 +77,7 @@ class _Program:
     def minimise(self, values: Sequence[float]) -> float | None:
         """Find the choice with the least sum of values, and return that; None when there is no choice."""
         # SciPy is slow to load, so only advice loads it.
-        from scipy.optimize import Bounds, LinearConstraint
+        from scipy.optimize import Bounds, LinearConstraint, milp
 
         array = np.array(values)
         scale = max(1.0, float(np.abs(array).max()))

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 
@@ -208,7 +207,7 @@ class _Rows:
         If the time is too short to find one, they need not be whole.
         """
         # SciPy takes a third of a second to load, and most processes that know this never compute with it.
-        from scipy.optimize import Bounds, LinearConstraint
+        from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
         row, column, factor = zip(*self._terms, strict=True)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.goodput.batch import GoodputModel, best_batches
 from scheduler.core.goodput.throughput import Floats, Ints
 
@@ -208,7 +207,7 @@ def _maximise(
 ) -> tuple[NDArray[np.float64], bool] | None:
     """Return a solution, and whether it is known to be within the gap; None where none was found."""
     # SciPy takes half a second to load, and most processes that know this never compute with it.
-    from scipy.optimize import Bounds, LinearConstraint
+    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, vstack
 
     entries = np.arange(len(choices))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.core.fitting.integer_programs import milp
 from scheduler.core.policies.themis.auction.table import Arrays, Floats, Good, Ints, Tables, arrays_of
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def search_whole(tables: Tables) -> tuple[tuple[int | None, ...], float] | None:
 
     Branch and cut (HiGHS), with no more than `MOST_NODES` branches.
     """
-    from scipy.optimize import Bounds, LinearConstraint
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
     arrays = arrays_of(tables)
     found = milp(
