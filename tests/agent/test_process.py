@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from nodeagent.clock import boot_clock_seconds
 from nodeagent.messages import GpuPart
+from nodeagent.process import runtime
 from nodeagent.process.ports import PORTS
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
@@ -374,6 +376,16 @@ class TestRestart:
         node.runtime.stop(1, 600.0)
         assert (await node.end_of()).category == "stopped"
         assert not is_alive(pid)
+
+    async def test_what_is_adopted_is_watched_once(self, node: RuntimeNode) -> None:
+        await node.start(make_part(python(SAVES_ON_TERM)))
+        node.restart()
+        shim, later = node.runtime.shims[1], asyncio.Event()
+        asyncio.get_running_loop().call_later(3 * runtime.CLEAR_AGAIN_SECONDS, later.set)
+        await later.wait()
+        assert node.runtime.shims[1] is shim
+        node.runtime.stop(1, 600.0)
+        await node.end_of()
 
     async def test_what_ended_meanwhile_is_told(self, node: RuntimeNode) -> None:
         await node.start(make_part(shell("until [ -e end ]; do sleep 0.01; done; exit 4")))

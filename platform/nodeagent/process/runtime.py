@@ -465,6 +465,7 @@ class ProcessRuntime:
                 kept = kept_desired(attempt, (read_json(self.folder(attempt).part) or {}).get("wish"), None)
                 if kept is not None:
                     self.limits.change(kept)
+                return
         asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._adopt_again, attempt)
 
     def _adopt_again(self, attempt: int) -> None:
