@@ -48,7 +48,7 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import amount_of, models_of, shape_in
+from scheduler.core.fitting.demand import amount_of, models_of, shape_in, sizes_of
 from scheduler.core.fitting.joining import may_be_joined
 from scheduler.core.fitting.settle import settle_all
 from scheduler.core.model.plan import Decision, Grant, Mode, Reason, Tier
@@ -116,7 +116,7 @@ class _State:
         is_over = self.holds_until <= view.now + INSTANT_SECONDS
         ready = [group for group in self.coming if all(job in view.jobs for job in group)]
         self.coming = [] if is_over else [group for group in self.coming if group not in ready]
-        together = [self._grant(group) for group in ready]
+        together = [grant for group in ready for grant in self._grants(group)]
         placed = settle_all(together, view.jobs, capacity)
         grants = [together[position] for position in sorted(placed)]
         begun = {job for grant in grants for job in grant.jobs}
@@ -157,7 +157,8 @@ class _State:
         left_over = [(job.id,) for job in order if job.id not in admitted and job.id not in staying]
         units = [*pinned, *groups, *left_over]
         homes = self._homes(units)
-        grants = [self._grant(homes.get(group, group)) for group in units]
+        tries = [(unit, grant) for unit in units for grant in self._grants(homes.get(unit, unit))]
+        units, grants = [unit for unit, _ in tries], [grant for _, grant in tries]
         placed = settle_all(grants, view.jobs, view.capacity.fork())
         kept = {homes[group]: group for position in placed if (group := units[position]) in homes}
         leaves = {job: _REGROUPED for home, group in kept.items() for job in home if job not in group}
@@ -263,13 +264,15 @@ class _State:
                 kept.append(group)
         return kept
 
-    def _grant(self, group: Group) -> Grant:
+    def _grants(self, group: Group) -> list[Grant]:
+        """Return what to ask for, the wish first: an elastic job that does not fit whole has fewer GPUs."""
         running = self.view.running.get(group[0])
         if running is not None and set(running.jobs) == set(group):
             # Where it is, at the size it has.
-            return Grant(jobs=running.jobs, gpus=self.view.capacity.pending[running.jobs].size)
-        gpus = self.view.jobs[group[0]].gpus
-        return Grant(jobs=group, gpus=gpus, mode=Mode.PACK if len(group) > 1 else Mode.EXCLUSIVE)
+            return [Grant(jobs=running.jobs, gpus=self.view.capacity.pending[running.jobs].size)]
+        mode = Mode.PACK if len(group) > 1 else Mode.EXCLUSIVE
+        sizes = sizes_of(self.view.jobs[group[0]])
+        return [Grant(jobs=group, gpus=gpus, mode=mode) for gpus in sizes]
 
     def _is_running(self, group: Group) -> bool:
         running = self.view.running.get(group[0])

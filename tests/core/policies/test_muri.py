@@ -207,6 +207,12 @@ def test_a_group_of_jobs_that_run_apart_stops_them_and_then_starts_together() ->
     assert not [action for _ in range(100) for action in loop.step().actions]
 
 
+def test_an_elastic_job_that_does_not_fit_whole_has_fewer_gpus() -> None:
+    """Two wait and only one fits: groups are made, and these asked for all GPUs or none."""
+    jobs = [job(number, None, gpus=4, replicas=2, elastic=(4, 16)) for number in (1, 2)]
+    assert started(decide(world(*jobs, gpus=4))) == [(1,)]
+
+
 def test_what_shared_parts_again_when_there_is_room() -> None:
     jobs = (job(1), job(2, GPU))
     snapshot = world(*jobs, gpus=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Arrangement, Row
@@ -48,9 +48,18 @@ class _Change:
 class Board:
     """The jobs of a view on the nodes of its models; begins with what runs."""
 
-    def __init__(self, pools: Sequence[Pool], standings: Mapping[JobId, Standing], margin: float) -> None:
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        standings: Mapping[JobId, Standing],
+        margin: float,
+        *,
+        closed: Collection[tuple[JobId, str]] = (),
+    ) -> None:
         self.pools = {pool.gpu_model: pool for pool in pools}
         self._standings, self._margin = standings, margin
+        #: Jobs and models on which they claim nothing.
+        self._closed = closed
         self._places = {
             model: {job.id: place for place, job in enumerate(pool.jobs)}
             for model, pool in self.pools.items()
@@ -105,11 +114,9 @@ class Board:
         """
         job = claimant.job.id
         now = self.gpus_of(job)
-        models = (
-            [self.models[job]]
-            if job in self.models
-            else [model for model in self.pools if job in self._places[model]]
-        )
+        models = self._open_to(job)
+        if job in self.models:
+            models = [model for model in models if model == self.models[job]]
         for size in reversed([size for size in claimant.sizes if now < size <= most]):
             reaches = (0,) if size > claimant.demand else (0, 1, 2) if reclaim else (0, 1)
             for reach in reaches:
@@ -118,6 +125,14 @@ class Board:
                     if victims is not None:
                         return victims
         return None
+
+    def _open_to(self, job: JobId) -> list[str]:
+        """Return the models that a job may claim."""
+        return [
+            model
+            for model in self.pools
+            if job in self._places[model] and (job, model) not in self._closed
+        ]
 
     def _take(self, claimant: Standing, model: str, size: int, reach: int) -> list[JobId] | None:
         """Give a job GPUs of a model: idle ones, by `reach` 1 also beyond demands, by 2 also of victims."""
@@ -232,8 +247,9 @@ class Board:
         row = NOWHERE if before is None else self._row(job, before)
         if before is not None:
             self._set(job, before, NOWHERE)
-        for model, pool in self.pools.items():
-            if job not in self._places[model] or self._arrangements[model].left < gang.demand:
+        for model in self._open_to(job):
+            pool = self.pools[model]
+            if self._arrangements[model].left < gang.demand:
                 continue
             allowed = self._gang_nodes(job, model)
             for node in range(len(pool.room)):

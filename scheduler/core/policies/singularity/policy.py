@@ -24,8 +24,8 @@ and the defragmentation are from memory of the paper. Deviations and choices of 
 - Time in which a job is held, backs off or waits for a quota is not demanded. Priorities count for nothing.
 - A small job is one with fewer GPUs than the gang that it makes room for. One moves in a round.
 - Regions, and moving jobs between them, are not part of this: a view is one cluster.
-- CPUs and memory are ignored when GPUs are taken; a claim that could not be placed for lack of them takes
-  nothing in that round.
+- CPUs and memory are ignored when GPUs are taken; a claim that could not be placed for lack of them claims
+  another model in that round, or nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.singularity.board import BASIC, PREMIUM, STANDARD, TIERS, Board, Standing
 from scheduler.core.policies.singularity.fractions import Fractions
 
-#: How often claims that found GPUs but no placement, for lack of CPUs or memory, are set aside.
+#: How often, for each model, claims that found GPUs but no placement, for lack of CPUs or memory, are set
+#: aside.
 _ATTEMPTS = 3
 #: Fractions that agree in this many digits are equal.
 _DIGITS = 6
@@ -177,32 +178,32 @@ class _Round:
 
     def decision(self) -> Decision:
         """Return the decision but for its memory and reasons."""
-        without: set[JobId] = set()
-        for _ in range(_ATTEMPTS):
-            board, claimed = self._board(without)
+        closed: set[tuple[JobId, str]] = set()
+        for _ in range(_ATTEMPTS * len(self._pools)):
+            board, claimed = self._board(closed)
             decision = self._decided(board)
             placed = {job for grant in decision.grants for job in grant.jobs}
-            misplaced = [job for job in claimed if job not in placed and job not in without]
+            misplaced = [(job, model) for job, model in claimed.items() if job not in placed]
             if not misplaced:
-                break
-            without.update(misplaced)
-        else:
-            board, _ = self._board(set(self._standings))
-            decision = self._decided(board)
-        return decision
+                return decision
+            closed.update(misplaced)
+        waiting = [each.job.id for each in self._line if self._is_waiting(each)]
+        closed.update([(job, pool.gpu_model) for job in waiting for pool in self._pools])
+        board, _ = self._board(closed)
+        return self._decided(board)
 
-    def _board(self, without: Collection[JobId]) -> tuple[Board, list[JobId]]:
-        """Return the board after all claims, and the jobs whose claims succeeded."""
-        board = Board(self._pools, self._standings, self._margin)
-        claimed = []
+    def _board(self, closed: Collection[tuple[JobId, str]]) -> tuple[Board, dict[JobId, str]]:
+        """Return the board after all claims, and the models of the jobs whose claims succeeded."""
+        board = Board(self._pools, self._standings, self._margin, closed=closed)
+        claimed: dict[JobId, str] = {}
         for urgent in (True, False):
             for each in self._line:
-                if each.job.id in without or urgent != self._is_urgent(each) or not self._claims(each, board):
+                if urgent != self._is_urgent(each) or not self._claims(each, board):
                     continue
-                if board.claim(each, most=each.demand, reclaim=urgent):
-                    claimed.append(each.job.id)
+                if board.claim(each, most=each.demand, reclaim=urgent) is not None:
+                    claimed[each.job.id] = board.models[each.job.id]
         hungry = [each for each in self._line if self._is_waiting(each) and self._is_lacking(each, board)]
-        if not self._is_defragmented(board, without) and not hungry:
+        if not self._is_defragmented(board) and not hungry:
             self._grow(board)
         return board, claimed
 
@@ -222,11 +223,11 @@ class _Round:
     def _is_lacking(self, standing: Standing, board: Board) -> bool:
         return board.gpus_of(standing.job.id) == 0
 
-    def _is_defragmented(self, board: Board, without: Collection[JobId]) -> bool:
+    def _is_defragmented(self, board: Board) -> bool:
         """Move a small job for the first gang that waits or would start spread; return whether one moves."""
         for each in self._line:
             apart = self._is_lacking(each, board) or board.is_spread(each.job.id)
-            if self._is_waiting(each) and each.job.id not in without and each.demand > 1 and apart:
+            if self._is_waiting(each) and each.demand > 1 and apart:
                 return board.make_near(each)
         return False
 

@@ -10,12 +10,12 @@ import pytest
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId, Node, Running, Snapshot
+from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId, Node, Running, Snapshot, Task
 from scheduler.core.policies.singularity.fractions import STRETCHES, Fractions
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import make_policy
-from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import NOW, make_cluster, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 from tests.core.virtual_loop import VirtualLoop
 
 TENANTS = ("first", "second", "third")
@@ -262,3 +262,14 @@ def test_two_that_could_both_be_larger_do_not_take_it_from_each_other() -> None:
     ]
     nodes = [make_cluster(1)[0], make_cluster(1, gpus=4, first=2)[0]]
     assert told(decide(world(jobs, running, nodes, {1: 1.0, 2: 1.0}))) == []
+
+
+def test_a_job_without_cpus_on_one_model_claims_another() -> None:
+    nodes = [make_node(1, gpu_model="P100", cpus=8.0), make_node(2, gpu_model="V100", cpus=32.0)]
+    large = make_job(1, tenant="second", tasks=(Task(replicas=1, gpus=8, cpus=20.0),))
+    small = make_job(2, 1, tenant="second")
+    guaranteed = {"P100": 8, "V100": 8}
+    clusters = [make_virtual_cluster(guaranteed=guaranteed, tenants=TENANTS, policy="singularity")]
+    plan = decide(make_snapshot(nodes=nodes, jobs=[large, small], virtual_clusters=clusters))
+    models = {action.jobs[0]: action.placement.gpu_model for action in plan.actions if action.placement}
+    assert models == {1: "V100", 2: "P100"}
