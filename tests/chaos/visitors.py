@@ -162,7 +162,7 @@ class Visitor:
             case "remove member":
                 answer = self.operator.delete(f"tenants/{TENANT}/members/{self.name}")
             case "disable user":
-                answer = self.operator.patch(f"users/{self.name}", json={"is_active": False})
+                answer = self.operator.post(f"users/{self.name}/deactivate", json={"jobs": "hold"})
             case _:
                 raise AssertionError(f"what is {kind}?")
         answer.raise_for_status()
