@@ -16,8 +16,8 @@ GPUs. Three parts:
 - *placers*: the time of one placement by each placer of the registry on nodes like those, half full.
 
 With --simulate instead: those 10,000 tasks, all at once, through `manage.py simulate --placer fgd`. It prints
-the processor time of the whole command, reading and reporting included. COMMIT is the last tag unless given;
-both trees take turns, and the last line says whether their records are the same.
+the processor time of the whole command, reading and reporting included. Unless given, COMMIT is that of
+`scripts.pairs`; both trees take turns, and the last line says whether their records are the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import PLACERS
-from scripts.pairs import ROOT, checked_out, last_tag
+from scripts.pairs import ROOT, checked_out, default_base
 
 TASKS = 10_000
 
@@ -84,7 +84,9 @@ def main() -> None:
     data = Path(__file__).resolve().parents[2] / "shared" / "data" / "openb"
     parser.add_argument("--data", type=Path, default=data)
     parser.add_argument("--simulate", action="store_true", help="the command, instead of these parts")
-    parser.add_argument("--base", metavar="COMMIT", default=last_tag(), help="to compare the command with")
+    parser.add_argument(
+        "--base", metavar="COMMIT", default=default_base(), help="to compare the command with"
+    )
     options = parser.parse_args()
     print(describe_machine())
     if not options.data.exists():

@@ -2,10 +2,11 @@
 
     python -m scripts.pairs [BASE] [--pairs 3] [--only decide round ...]
 
-BASE is the last tag unless said. It is checked out beside this tree and runs with the same packages, its own
-benchmarks included. Both take turns, so that what else goes on in the machine hurts both alike. Figures are
-processor time where a benchmark has it. Each is the best of its runs, which a neighbour can only make worse;
-one that is more than 5 % worse than that of BASE fails, and both raw runs are printed.
+Unless named, BASE is the last tag, or without one the newest commit that is a day old. It is checked out
+beside this tree and runs with the same packages, its own benchmarks included. Both take turns, so that what
+else goes on in the machine hurts both alike. Figures are processor time where a benchmark has it. Each is the
+best of its runs, which a neighbour can only make worse; one that is more than 5 % worse than that of BASE
+fails, and both raw runs are printed.
 """
 
 from __future__ import annotations
@@ -158,21 +159,25 @@ def checked_out(commit: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", tree], cwd=ROOT, check=True)
 
 
-def last_tag() -> str | None:
-    command = ["git", "describe", "--tags", "--abbrev=0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+def default_base() -> str | None:
+    """Return the last tag, else the newest commit that is a day old; None where there is neither."""
+    for arguments in ("describe --tags --abbrev=0", "rev-list -1 --before=24.hours HEAD"):
+        command = ["git", *arguments.split()]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if base := done.stdout.strip():
+            return base
+    return None
 
 
 def main() -> int:
     names = [each.name for each in BENCHMARKS]
     parser = argparse.ArgumentParser(prog="python -m scripts.pairs", description=__doc__)
-    parser.add_argument("base", nargs="?", default=last_tag(), help="a commit; the last tag unless said")
+    parser.add_argument("base", nargs="?", default=default_base(), help="a commit to compare with")
     parser.add_argument("--pairs", type=int, default=3, help="how often both run")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     options = parser.parse_args()
     if options.base is None:
-        print("There is no tag to compare with, and no commit was named.")
+        print("There is no tag and no commit that is a day old; name one to compare with.")
         return 0
     # A run that is ended leaves no tree behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
