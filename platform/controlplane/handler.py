@@ -175,7 +175,7 @@ class Handler(ASGIHandler):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await sync_to_async(response.close)()
+            await asyncio.to_thread(response.close)
 
 
 async def _in_lane(lane: Lane, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from channels.db import database_sync_to_async
@@ -24,6 +25,8 @@ from redis.exceptions import RedisError
 
 from tenants.rights import GROUP, Facts, SignIn, facts_of, viewer_now
 from tenants.selectors import Viewer, viewer_of_scope
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +80,7 @@ class Right:
 async def hold(sign_in: SignIn) -> Right | None:
     """Begin to watch what a user signed in with; None when it is not valid (any more)."""
     seen_at = asyncio.get_running_loop().time()
-    ((facts, viewer),) = await database_sync_to_async(_look)([sign_in], [None])
+    ((facts, viewer),) = await _in_thread(partial(_look, [sign_in], [None]))
     if facts is None or viewer is None:
         return None
     return _watch_here().add(sign_in, viewer, facts, seen_at)
@@ -112,23 +115,42 @@ def reader_of(request: HttpRequest, response: HttpResponseBase) -> Reader | None
 
 
 async def lost(reader: Reader) -> None:
-    """Wait until the user may no longer read the answer."""
+    """Wait until the user may no longer read the answer, or the database does not say in time."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + LONGEST_UNSEEN_SECONDS
     # Most answers are complete by then, and cost nothing.
     await asyncio.sleep(RECHECK_SECONDS)
-    right = await hold(reader.sign_in)
+    right = await _answered_by(deadline, partial(hold, reader.sign_in))
     if right is None:
         return
     try:
-        viewer = right.viewer
-        while viewer is not None and await _still_reads(reader, viewer):
-            viewer = await right.changed()
+        while (viewer := right.viewer) is not None:
+            if not await _answered_by(deadline, partial(_still_reads, reader, viewer)):
+                return
+            await right.changed()
+            deadline = clock() + LONGEST_UNSEEN_SECONDS - RECHECK_SECONDS
     finally:
         right.release()
 
 
+async def _answered_by(deadline: float, ask: Callable[[], Awaitable[T]]) -> T | None:
+    """Return what the database says; None where it says nothing by then, on the event loop's clock."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            while True:
+                try:
+                    return await ask()
+                except DatabaseError as error:
+                    log.warning("Rights cannot be checked: %s", error)
+                    await asyncio.sleep(PAUSE_SECONDS)
+    except TimeoutError:
+        log.warning("Rights cannot be checked: no answer in time")
+        return None
+
+
 async def _still_reads(reader: Reader, now: Viewer) -> bool:
     if reader.may_read is not None:
-        return bool(await database_sync_to_async(reader.may_read)(now))
+        return await _in_thread(partial(reader.may_read, now))
     if reader.viewer.is_operator:
         return now.is_operator
     return all(now.may(tenant, role) for tenant, role in reader.viewer.roles.items())
@@ -174,7 +196,8 @@ class _Watch:
         begun_at = clock()
         try:
             async with asyncio.timeout_at(min(right.seen_at for right in rights) + LONGEST_UNSEEN_SECONDS):
-                found = await _look_in_thread([r.sign_in for r in rights], [r.facts for r in rights])
+                look = partial(_look, [right.sign_in for right in rights], [right.facts for right in rights])
+                found = await _in_thread(look)
         except (DatabaseError, TimeoutError) as error:
             log.warning("Rights cannot be checked: %s", error or "no answer in time")
             for right in rights:
@@ -220,7 +243,11 @@ def _look(
     ]
 
 
-_look_in_thread = database_sync_to_async(_look, thread_sensitive=False, executor=_thread)
+async def _in_thread(ask: Callable[[], T]) -> T:
+    """Ask the database in the thread that answers nothing else."""
+    answer: T = await database_sync_to_async(ask, thread_sensitive=False, executor=_thread)()
+    return answer
+
 
 _watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
@@ -220,8 +219,7 @@ class AuditStatus(APIView):
         )
 
 
-async def _lines(entries: QuerySet[AuditEntry], after: int) -> AsyncIterator[bytes]:
-    pages = all_entries(entries, after=after)
-    while page := await sync_to_async(lambda: next(pages, None))():
+def _lines(entries: QuerySet[AuditEntry], after: int) -> Iterator[bytes]:
+    for page in all_entries(entries, after=after):
         lines = (json.dumps(represented(entry), ensure_ascii=False) for entry in page)
         yield "".join(f"{line}\n" for line in lines).encode()

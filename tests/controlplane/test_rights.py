@@ -9,7 +9,7 @@ import redis
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
@@ -231,3 +231,29 @@ async def test_many_are_looked_after_by_one_statement(monkeypatch, django_assert
 
     assert all(facts is not None and viewer is None for facts, viewer in await looked())
     assert await Membership.objects.filter(user=user).aexists()
+
+
+async def test_nothing_else_that_asks_the_database_delays_the_end_of_an_answer(monkeypatch):
+    """Sockets that begin, sessions that end: all of them use the one thread that Django gives them."""
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    _user, token, right = await held()
+    is_over, is_taken = threading.Event(), threading.Event()
+
+    def hog() -> None:
+        is_taken.set()
+        assert is_over.wait(PATIENCE_SECONDS)
+
+    def take() -> None:
+        token.delete()
+        connection.close()
+
+    hogging = asyncio.create_task(sync_to_async(hog)())
+    try:
+        await until_async(is_taken.is_set, "the thread is taken")
+        reading = asyncio.create_task(rights.lost(rights.Reader(right.viewer, right.sign_in, None)))
+        async with asyncio.timeout(PATIENCE_SECONDS / 2):
+            await asyncio.to_thread(take)
+            await reading
+    finally:
+        is_over.set()
+        await hogging
