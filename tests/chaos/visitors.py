@@ -269,12 +269,13 @@ class Opened:
 
     def _slow_pieces(self, connection: socket.socket) -> Iterator[bytes]:
         end = b""
-        while piece := connection.recv(SLOW_PIECE_BYTES):
+        # The connection stays open for another request.
+        while end != LAST_CHUNK and (piece := connection.recv(SLOW_PIECE_BYTES)):
             end = (end + piece)[-len(LAST_CHUNK) :]
             self.read_bytes += len(piece)
+            self.is_complete = end == LAST_CHUNK
             yield piece
             self.hurry.wait(LOOK_SECONDS)
-        self.is_complete = end == LAST_CHUNK
 
     def _follow(self, name: str, pieces: Iterator[Any]) -> None:
         def read() -> None:
