@@ -375,6 +375,7 @@ Event = TypedDict(
         'job': int | None,
         'job_name': str | None,
         'node': int | None,
+        'node_name': str | None,
         'tenant': str | None,
         'from': str,
     },

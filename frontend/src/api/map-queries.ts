@@ -4,6 +4,7 @@ import { queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, everyPage } from "@/api/client";
 import { ingest } from "@/api/queries";
+import type { MapNode } from "@/api/schema";
 import { live } from "@/live/live";
 import { withRows } from "@/live/map-rows";
 
@@ -21,7 +22,7 @@ export const mapNodesQuery = queryOptions({
     await streamBegun();
     signal.throwIfAborted();
     const before = live.current().node;
-    const rows = await everyPage((query) => answerOf(api.GET("/map/nodes", { params: { query }, signal })), PAGE_SIZE);
+    const rows = await mapNodes(signal);
     live.apply({ type: "map", merge: (state) => withRows(state, "node", rows, before) });
     return rows.length;
   },
@@ -40,6 +41,16 @@ export const mapJobsQuery = queryOptions({
   },
   ...seldom,
 });
+
+/** The names of all nodes. Whole, thousands of nodes are megabytes. */
+export const nodeNamesQuery = queryOptions({
+  queryKey: ["node-names"],
+  queryFn: async ({ signal }) => (await mapNodes(signal)).map(({ name }) => name),
+});
+
+function mapNodes(signal: AbortSignal): Promise<MapNode[]> {
+  return everyPage((query) => answerOf(api.GET("/map/nodes", { params: { query }, signal })), PAGE_SIZE);
+}
 
 /** What is read before the stream begins is read again then. Where there is no stream, nothing waits for it. */
 function streamBegun(): Promise<void> {

@@ -4719,6 +4719,7 @@ export interface components {
             job: number | null;
             job_name: string | null;
             node: number | null;
+            node_name: string | null;
             tenant: string | null;
             from: string;
         };

@@ -1,8 +1,6 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
-import { nodesQuery } from "@/api/queries";
 import type { Event as ClusterEvent } from "@/api/schema";
 import { actorText, eventRows } from "@/components/event-rows";
 import { inLocalTime, moment, visible, words } from "@/components/format";
@@ -15,8 +13,6 @@ interface EventTableProps extends Pick<DataTableProps<ClusterEvent>, "query" | "
 
 /** Changes of jobs, nodes and virtual clusters, with their causes. */
 export function EventTable({ events, ...rest }: EventTableProps) {
-  const query = useQuery(nodesQuery);
-  const nodes = useMemo(() => new Map((query.data ?? []).map(({ id, name }) => [id, name])), [query.data]);
   const rows = useMemo(() => events && eventRows(events), [events]);
   return (
     <DataTable
@@ -25,7 +21,7 @@ export function EventTable({ events, ...rest }: EventTableProps) {
       rowKey={({ event }) => event.id}
       columns={[
         { header: "Time", className: oneLine, cell: ({ event }) => moment(event.at) },
-        { header: "What", className: oneLine, cell: ({ event }) => <Subject event={event} nodes={nodes} /> },
+        { header: "What", className: oneLine, cell: ({ event }) => <Subject event={event} /> },
         {
           header: "Step",
           className: oneLine,
@@ -50,8 +46,7 @@ function stepOf({ from, to, kind }: ClusterEvent): string {
   return from && to && from !== to ? `${from} → ${to}` : words(kind.slice(kind.indexOf(".") + 1));
 }
 
-function Subject({ event, nodes }: { event: ClusterEvent; nodes: ReadonlyMap<number, string> }) {
-  const node = event.node === null ? undefined : nodes.get(event.node);
+function Subject({ event }: { event: ClusterEvent }) {
   if (event.job !== null) {
     return (
       <>
@@ -63,10 +58,10 @@ function Subject({ event, nodes }: { event: ClusterEvent; nodes: ReadonlyMap<num
       </>
     );
   }
-  if (node !== undefined) {
+  if (event.node_name !== null) {
     return (
-      <Link to="/nodes/$name" params={{ name: node }}>
-        {node}
+      <Link to="/nodes/$name" params={{ name: event.node_name }}>
+        {event.node_name}
       </Link>
     );
   }

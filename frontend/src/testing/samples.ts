@@ -280,6 +280,7 @@ export function anEvent(given: Partial<ClusterEvent>): ClusterEvent {
     job: 7,
     job_name: "digits",
     node: null,
+    node_name: null,
     tenant: "vision",
     ...given,
   };

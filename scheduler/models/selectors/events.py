@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
+from scheduler.models.nodes import Node
 from scheduler.wiring.representation import Representation
 from tenants.selectors import Viewer
 from tenants.times import iso
@@ -27,8 +28,8 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
     Ids follow transactions, and one that began earlier may have a higher one: times decide.
     """
     rows = sorted(rows, key=lambda event: (event.at, event.id), reverse=True)
-    jobs = {event.job_id for event in rows if event.job_id is not None}
-    names: dict[int | None, str] = dict(Job.objects.filter(id__in=jobs).values_list("id", "name"))
+    jobs = _names(Job, {event.job_id for event in rows})
+    nodes = _names(Node, {event.node_id for event in rows})
     return [
         {
             "id": event.id,
@@ -42,12 +43,17 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
             "message": event.message,
             "data": _data_seen(event, viewer),
             "job": event.job_id,
-            "job_name": names.get(event.job_id),
+            "job_name": jobs.get(event.job_id),
             "node": event.node_id,
+            "node_name": nodes.get(event.node_id),
             "tenant": event.tenant.name if event.tenant else None,
         }
         for event in rows
     ]
+
+
+def _names(kind: type[Job] | type[Node], ids: set[int | None]) -> dict[int | None, str]:
+    return dict(kind.objects.filter(id__in=ids - {None}).values_list("id", "name"))
 
 
 class Settling(NamedTuple):

@@ -21,6 +21,7 @@ class Event(serializers.Serializer[Mapping[str, object]]):
     job = serializers.IntegerField(allow_null=True)
     job_name = serializers.CharField(allow_null=True)
     node = serializers.IntegerField(allow_null=True)
+    node_name = serializers.CharField(allow_null=True)
     tenant = serializers.CharField(allow_null=True)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:

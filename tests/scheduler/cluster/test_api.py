@@ -357,7 +357,7 @@ def test_events_are_seen_by_whom_they_concern(world: World) -> None:
     ]
     assert [event["kind"] for event in world.stranger.get("/events").json()["results"]] == ["node.cordoned"]
     by_node = world.member.get("/events?node=node-a").json()["results"]
-    assert [event["actor"] for event in by_node] == ["user olga"]
+    assert [(event["actor"], event["node_name"]) for event in by_node] == [("user olga", "node-a")]
     assert [event["job"] for event in world.member.get(f"/events?job={job.id}").json()["results"]] == [job.id]
     assert len(world.operator.get("/events?kind=job.&tenant=vision").json()["results"]) == 1
     is_error(world.member.get("/events?job=x"), 400, "invalid")

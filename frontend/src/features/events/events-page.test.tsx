@@ -8,7 +8,7 @@ import { page, server } from "@/testing/server";
 
 beforeEach(() => {
   server.on("GET /tenants", page([]));
-  server.on("GET /nodes", page([]));
+  server.on("GET /map/nodes", page([]));
   server.on("GET /events", ({ query }: { query: Record<string, string> }) =>
     page(query.job_name === "unknown" ? [] : [anEvent({})]),
   );
@@ -28,6 +28,13 @@ it("finds the events of a job by its number or its name, and keeps both in the a
   expect(asked()).not.toHaveProperty("job");
   expect(address()).toBe("/events?job_name=unknown");
   await screen.findByText("No event matches");
+});
+
+it("links to a node by the event alone", async () => {
+  server.on("GET /events", page([anEvent({ subject: "node", job: null, node: 3, node_name: "bed-3" })]));
+  await renderPage(EventsPage, { route: "/events", at: "/events" });
+  const link = await screen.findByRole("link", { name: "bed-3" });
+  expect(link.getAttribute("href")).toBe("/nodes/bed-3");
 });
 
 it("begins from what the address says", async () => {

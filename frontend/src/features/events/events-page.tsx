@@ -1,7 +1,8 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 
-import { type EventFilters, eventsQuery, nodesQuery, tenantsQuery } from "@/api/queries";
+import { nodeNamesQuery } from "@/api/map-queries";
+import { type EventFilters, eventsQuery, tenantsQuery } from "@/api/queries";
 import { EventTable } from "@/components/event-table";
 import { Filter, TypedSearch } from "@/components/filter";
 import { EmptyState } from "@/ui/feedback";
@@ -26,7 +27,7 @@ export function EventsPage() {
   const navigate = route.useNavigate();
   const query = useInfiniteQuery(eventsQuery(search));
   const tenants = useQuery(tenantsQuery);
-  const nodes = useQuery(nodesQuery);
+  const nodes = useQuery(nodeNamesQuery);
   const events = query.data?.pages.flatMap((page) => page.results) ?? [];
   const choose = (changed: Partial<typeof search>) =>
     void navigate({ search: (now) => ({ ...now, ...changed }), replace: true });
@@ -45,12 +46,7 @@ export function EventsPage() {
           options={(tenants.data ?? []).map(({ name }) => name)}
           onChange={(tenant) => choose({ tenant })}
         />
-        <Filter
-          label="Node"
-          value={search.node}
-          options={(nodes.data ?? []).map(({ name }) => name)}
-          onChange={(node) => choose({ node })}
-        />
+        <Filter label="Node" value={search.node} options={nodes.data ?? []} onChange={(node) => choose({ node })} />
       </Row>
       <Panel flush>
         <EventTable

@@ -2,7 +2,8 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { type FailureFilters, failuresQuery } from "@/api/failure-queries";
-import { nodesQuery, tenantsQuery } from "@/api/queries";
+import { nodeNamesQuery } from "@/api/map-queries";
+import { tenantsQuery } from "@/api/queries";
 import type { Failure } from "@/api/schema";
 import { failureClassesQuery } from "@/api/settings-queries";
 import { DayFilters, Filter } from "@/components/filter";
@@ -23,7 +24,7 @@ export function FailureList() {
   const navigate = route.useNavigate();
   const query = useInfiniteQuery(failuresQuery(filters));
   const tenants = useQuery(tenantsQuery);
-  const nodes = useQuery(nodesQuery);
+  const nodes = useQuery(nodeNamesQuery);
   const classes = useQuery(failureClassesQuery);
   const isFiltered = Object.values(filters).some(Boolean);
   const choose = (changed: FailureFilters) =>
@@ -40,7 +41,7 @@ export function FailureList() {
         <Filter
           label="Node"
           value={filters.node}
-          options={(nodes.data ?? []).map(({ name }) => name)}
+          options={nodes.data ?? []}
           onChange={(chosen) => choose({ node: chosen })}
         />
         <Filter

@@ -8,7 +8,7 @@ import { page, server } from "@/testing/server";
 
 beforeEach(() => {
   server.on("GET /tenants", page([]));
-  server.on("GET /nodes", page([]));
+  server.on("GET /map/nodes", page([]));
   server.on("GET /failure-rules", {
     rules: [],
     classes: [{ name: "import_error", layer: "user", says: "a module is missing" }],
