@@ -223,6 +223,7 @@ class Opened:
             if time.monotonic() > end - seconds + ENDS_SECONDS:
                 self.hurry.set()
             time.sleep(LOOK_SECONDS)
+        self.hurry.set()  # Also where the last of it came between two looks.
 
     def seconds_until_end(self, name: str, since: float) -> float | None:
         """Return how long something went on; None where it came to its own end, or to none."""
