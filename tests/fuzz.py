@@ -18,15 +18,18 @@ from typing import Any
 from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.plan import Plan
-from scheduler.core.model.snapshot import GpuId, JobId, Snapshot, Task, Topology
+from scheduler.core.model.snapshot import Budget, GpuId, JobId, Snapshot, Task, Tenant, Topology
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.round.registry import PLACERS, POLICIES
 from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.rounds.watchdog import within_budget
 from tests.builders import make_job, make_node, make_snapshot, make_virtual_cluster
+from tests.core.sim.worlds import NodeTurns
 
 #: Variants beside the defaults of each policy.
 VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
@@ -50,6 +53,15 @@ class Case:
     rules: Rules
     #: In words.
     plugins: str
+    script: Sequence[NodeTurns] = ()
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether attempts may end early, or hold GPUs for longer than their work takes."""
+        return bool(self.script) or self.rules.failures.probability > 0 or self.rules.costs != Costs()
+
+    def engine(self, on_round: Watch | None = None) -> Engine:
+        return Engine(self.facts, self.arrivals, self.rules, on_round=on_round, script=self.script)
 
 
 @dataclass
@@ -62,6 +74,8 @@ class Watch:
         self.wrong += [f"view {view} failed: {why}" for view, why in plan.degraded.items()]
         facts, held = engine.round_engine.facts, Counter[GpuId]()
         for running in facts.running.values():
+            if running.is_nominated:
+                continue  # It waits for GPUs that others still hold.
             parts = facts.jobs[running.jobs[0]].parts_on(running.replicas)
             for gpu in running.gpus:
                 held[gpu] += parts[gpu].request if gpu in parts else WHOLE_GPU
@@ -111,7 +125,46 @@ def make_case(seed: int, number: int) -> Case:
         for job in range(1, dice.randint(3, 30))
     ]
     words = ",".join(f"{name}={value}" for name, value in parameters.items())
-    return Case(facts, arrivals, Rules(moves=dice.random() < 0.8), f"{policy}:{words} {placer}")
+    case = Case(facts, arrivals, Rules(moves=dice.random() < 0.8), f"{policy}:{words} {placer}")
+    # Drawn apart, so that what it draws leaves the rest of the case as it is.
+    return _made_hard(case, random.Random(f"{seed} {number} hard")) if number % 2 else case
+
+
+def _made_hard(case: Case, dice: random.Random) -> Case:
+    """Return the case where nodes and attempts fail, starts and stops take time, and tenants have limits."""
+    facts, rules, script = case.facts, case.rules, list[NodeTurns]()
+    if dice.random() < 0.5:
+        for _ in range(dice.randint(1, 3)):
+            node, fails_at = dice.choice(facts.nodes).id, float(dice.randint(0, 3_000))
+            script.append(NodeTurns(at=fails_at, healthy=False, node=node))
+            script.append(
+                NodeTurns(at=fails_at + dice.choice((1.0, 100.0, 5_000.0)), healthy=True, node=node)
+            )
+        # The last word is that each is there.
+        script += [NodeTurns(at=10_000.0, healthy=True, node=node.id) for node in facts.nodes]
+    if dice.random() < 0.5:
+        failures = Failures(probability=0.4, mean_seconds=dice.choice((20.0, 600.0)), backoff_seconds=15.0)
+        rules = replace(rules, failures=failures)
+    if dice.random() < 0.5:
+        costs = Costs(
+            start_seconds=dice.choice((0.0, 2.0)),
+            restore_seconds=3.0,
+            checkpoint_seconds=dice.choice((0.0, 7.0, 90.0)),
+            interval_seconds=dice.choice((None, 20.0)),
+        )
+        rules = replace(rules, costs=costs)
+    if dice.random() < 0.5:
+        quota = {dice.choice(("*", "V100")): dice.randint(1, 8)}
+        budget = Budget(amount=0.2, left=0.1, renewals=tuple(map(float, range(150, 10**6, 4_000))))
+        limited = dice.choice(
+            (
+                Tenant(name="vision", quota=quota),
+                Tenant(name="vision", quota_cpus=8.0),
+                Tenant(name="vision", budget=budget),
+            )
+        )
+        facts = replace(facts, tenants=(Tenant(name="speech"), limited))
+    return replace(case, facts=facts, rules=rules, script=tuple(script))
 
 
 def _rest_of_node(dice: random.Random) -> dict[str, Any]:
@@ -184,7 +237,7 @@ def violations(case: Case) -> Iterator[str]:
     def simulated(timekeeper: Any, overran: Any) -> Engine | None:
         if overran:
             return None
-        engine = Engine(case.facts, case.arrivals, case.rules, on_round=watch)
+        engine = case.engine(watch)
         with timekeeper("the whole run"):
             left = engine.run()
         if left and not _may_wait(engine):
@@ -200,10 +253,10 @@ def violations(case: Case) -> Iterator[str]:
         record = progress.record(engine.now)
         if record.first_started_at is not None and record.first_started_at < record.submitted_at:
             yield f"job {job} started before it was submitted"
-        is_plain = progress.job.elastic is None and record.outcome == "succeeded"
+        is_plain = progress.job.elastic is None and record.outcome == "succeeded" and not case.is_hard
         if is_plain and abs(record.held_seconds - record.work_seconds) > ROUNDING_SECONDS:
             yield f"job {job} of {record.work_seconds:g} s ran for {record.held_seconds:g} s"
-    again = Engine(case.facts, case.arrivals, case.rules)
+    again = case.engine()
     again.run()
     if _ends(again) != _ends(engine):
         yield "the same run again ended otherwise"

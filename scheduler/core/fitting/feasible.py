@@ -92,7 +92,7 @@ class Feasibility:
                 self._sound.add(kind)
         if reason is None and job.constraints:
             reason = self._apart(job, kind[1])
-        return reason or self._quota(job, kind[1])
+        return reason or self._quota(job, kind)
 
     def _what_is_owned(self, vc: VirtualCluster) -> Hashable:
         counts = tuple(sorted(vc.guaranteed.items()))
@@ -299,7 +299,7 @@ class Feasibility:
             else "Leave `pinned_cell` out, or ask an operator to pin one.",
         )
 
-    def _quota(self, job: Job, shape: Hashable) -> Reason | None:
+    def _quota(self, job: Job, kind: Hashable) -> Reason | None:
         tenant = self.tenants.get(job.tenant)
         if tenant is None or not tenant.is_capped:
             return None
@@ -307,10 +307,10 @@ class Feasibility:
         if known is None or known[0] is not tenant:
             known = self._quotas[tenant.name] = tenant, quotas_of(tenant), set()
         _, quotas, sound = known
-        who = (job.user, shape) if tenant.users else shape
+        who = (job.user, kind) if tenant.users else kind
         if who in sound:
             return None
-        reason = exceeds_quota(job, quotas, lambda: models_on_candidates(job, self.cluster))
+        reason = exceeds_quota(job, quotas, lambda: self._fitting_models(job))
         if reason is None:
             sound.add(who)
         return reason
@@ -339,16 +339,9 @@ class Feasibility:
     def _room(self, job: Job) -> Reason | None:
         """Return a reason if the gang does not fit onto an idle cluster: that of the closest model."""
         demand = demand_of(job, self.cluster, least_gpus(job))
-        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         closest: tuple[int, Reason] | None = None
-        for model in demand.models:
-            if job.guaranteed and demand.gpus > guaranteed.get(model, 0):
-                continue
-            key = (demand.needs, demand.ranks, model)
-            if key not in self._misfits:
-                self._misfits[key] = misfit_on_idle(job, demand, model, self.cluster, self._idle(model))
-            found = self._misfits[key] or self._misfit_in_cells(job, demand, model)
-            found = found or self._misfit_on_candidates(job, demand, model)
+        for model in self._large_enough(job, demand.models):
+            found = self._misfit(job, demand, model)
             if found is None:
                 return None
             if closest is None or _nearness(found) > _nearness(closest):
@@ -356,6 +349,26 @@ class Feasibility:
         if closest and closest[1].code == "exceeds_node_resources" and job.is_without_gpus:
             return misfit_on_nodes(demand, self.cluster) or closest[1]
         return closest[1] if closest else None
+
+    def _fitting_models(self, job: Job) -> Sequence[str]:
+        """Return the models on which a job fits, by its guarantee and the nodes that it names too."""
+        demand = demand_of(job, self.cluster, least_gpus(job))
+        models = self._large_enough(job, models_on_candidates(job, self.cluster))
+        return [model for model in models if self._misfit(job, demand, model) is None] or models
+
+    def _large_enough(self, job: Job, models: Sequence[str]) -> Sequence[str]:
+        """Return the models of which a guaranteed job's virtual cluster is guaranteed enough."""
+        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
+        least = least_gpus(job)
+        return [model for model in models if not job.guaranteed or least <= guaranteed.get(model, 0)]
+
+    def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
+        """Return why the gang does not fit onto a model's nodes, all of them idle, and how near it came."""
+        key = (demand.needs, demand.ranks, model)
+        if key not in self._misfits:
+            self._misfits[key] = misfit_on_idle(job, demand, model, self.cluster, self._idle(model))
+        found = self._misfits[key] or self._misfit_in_cells(job, demand, model)
+        return found or self._misfit_on_candidates(job, demand, model)
 
     def _apart(self, job: Job, shape: Hashable) -> Reason | None:
         key = (shape, job.tags, job.constraints)

@@ -148,18 +148,19 @@ def exact(amount: float) -> float:
 def exceeds_quota(job: Job, quotas: Sequence[Quota], models: Callable[[], Sequence[str]]) -> Reason | None:
     """Return why a job exceeds all that its tenant, or its user there, may hold at once; else None.
 
-    `models` returns the models that the job could have; few jobs are large enough to need it.
+    `models` returns the models on which the job fits; few jobs are large enough to need it.
     """
     gpus = least_amount(job)
     for quota in quotas:
         if not quota.counts(job):
             continue
         if gpus > quota.gpus_of_any_model:
-            most = max([quota.room(model, quota.lines) for model in models()], default=UNLIMITED)
+            room = {model: quota.room(model, quota.lines) for model in models()}
+            most = max(room.values(), default=UNLIMITED)
             if gpus > most and quota.user:
                 return _user_exceeds(job, least_held(job), quota, ALL_MODELS)
             if gpus > most:
-                return _exceeds(job, quota, int(most))
+                return _exceeds(job, quota, room)
         if quota.is_of_gpus:
             continue
         needs = least_held(job)
@@ -170,8 +171,10 @@ def exceeds_quota(job: Job, quotas: Sequence[Quota], models: Callable[[], Sequen
     return None
 
 
-def _exceeds(job: Job, quota: Quota, most: int) -> Reason:
-    cap = wording.gpus(most, job.gpu_models)
+def _exceeds(job: Job, quota: Quota, room: Mapping[str, float]) -> Reason:
+    model = max(room, key=lambda model: room[model])
+    most = int(room[model])
+    cap = wording.gpus(most, [model] if model in quota.of_gpus else job.gpu_models)
     return Reason(
         code="exceeds_quota",
         tier=Tier.NEVER,

@@ -330,6 +330,19 @@ class TestQuota:
         assert self.started(snapshot) == {1: "P100"}
         assert reason_of(snapshot, 2).code == "exceeds_quota"
 
+    def test_of_the_only_model_with_room_is_a_quota_of_all(self) -> None:
+        """There is no quota of P100, but too few of them, or too few are guaranteed."""
+        wide, narrow = make_job(1, 4, replicas=3, guaranteed=False), make_job(2, 6)
+        facts = self.snapshot(wide, narrow, quota={"V100": 5})
+        nodes = [make_node(1), make_node(3), make_node(2, gpu_model="P100")]
+        clusters = [make_virtual_cluster(guaranteed={"V100": 16, "P100": 2})]
+        facts = replace(facts, nodes=tuple(nodes), virtual_clusters=tuple(clusters))
+        for job in (1, 2):
+            reason = reason_of(facts, job)
+            assert (reason.code, reason.available) == ("exceeds_quota", 5)
+            assert "may hold at most 5 V100 at once" in reason.message
+        assert self.started(replace(facts, jobs=(replace(narrow, guaranteed=False),))) == {2: "P100"}
+
     def test_lets_what_runs_go_on_when_it_is_lowered(self) -> None:
         assert decide(self.snapshot(make_job(1), quota={"*": 2}, running=4)).actions == ()
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.model.plan import Decision, Grant
-from scheduler.core.model.snapshot import JobId, Memory, Snapshot, Task
+from scheduler.core.model.snapshot import JobId, Memory, Task
 from scheduler.core.round.registry import POLICIES, split_policy
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from tests.builders import make_cluster, make_node, make_snapshot, make_virtual_cluster
-from tests.core.sim.worlds import arrival, cluster, ends, simulate
+from tests.core.sim.worlds import NodeTurns, arrival, cluster, ends, simulate
 
 
 def test_a_grown_gang_that_has_given_way_to_a_grant_is_not_taken_back_as_well() -> None:
@@ -59,22 +59,6 @@ def test_a_grown_gang_that_has_given_way_to_a_grant_is_not_taken_back_as_well() 
     ]
     engine = simulate(facts, arrivals)
     assert all(at > 0 for at in ends(engine).values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeTurns:
-    """The only node fails, or comes back."""
-
-    at: float
-    healthy: bool
-
-    def happen(self, engine: Engine) -> None:
-        def turned(facts: Snapshot) -> Snapshot:
-            (node,) = facts.nodes
-            gpus = tuple([replace(gpu, healthy=self.healthy) for gpu in node.gpus])
-            return replace(facts, nodes=(replace(node, gpus=gpus, schedulable=self.healthy),))
-
-        engine.reconfigure(turned)
 
 
 def test_a_node_that_fails_takes_its_promises_with_it() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import Snapshot, Task, Topology, VirtualCluster
+from scheduler.core.model.snapshot import Node, Snapshot, Task, Topology, VirtualCluster
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import Failures
@@ -40,6 +41,24 @@ def simulate(facts: Snapshot, arrivals: Sequence[Arrival], **rules: Any) -> Engi
     assert engine.run() == ""
     assert not engine.degraded
     return engine
+
+
+@dataclass(frozen=True)
+class NodeTurns:
+    """A node fails, or comes back."""
+
+    at: float
+    healthy: bool
+    node: int = 1
+
+    def happen(self, engine: Engine) -> None:
+        engine.reconfigure(lambda facts: replace(facts, nodes=tuple(map(self._turned, facts.nodes))))
+
+    def _turned(self, node: Node) -> Node:
+        if node.id != self.node:
+            return node
+        gpus = tuple([replace(gpu, healthy=self.healthy) for gpu in node.gpus])
+        return replace(node, gpus=gpus, schedulable=self.healthy)
 
 
 def ends(engine: Engine) -> dict[int, float]:
