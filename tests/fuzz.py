@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from scheduler.core.cells.errors import SpecificationError
 from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.plan import Plan
@@ -30,6 +31,7 @@ from scheduler.core.sim.workload import Arrival, Truth
 from scheduler.rounds.watchdog import within_budget
 from tests.builders import make_job, make_node, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import NodeTurns
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
 #: Variants beside the defaults of each policy.
 VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
@@ -131,7 +133,9 @@ def make_case(seed: int, number: int) -> Case:
 
 
 def _made_hard(case: Case, dice: random.Random) -> Case:
-    """Return the case where nodes and attempts fail, starts and stops take time, and tenants have limits."""
+    """Return the case where nodes and attempts fail, starts and stops take time, tenants have limits, and
+    virtual clusters own cells.
+    """
     facts, rules, script = case.facts, case.rules, list[NodeTurns]()
     if dice.random() < 0.5:
         for _ in range(dice.randint(1, 3)):
@@ -155,7 +159,7 @@ def _made_hard(case: Case, dice: random.Random) -> Case:
         rules = replace(rules, costs=costs)
     if dice.random() < 0.5:
         quota = {dice.choice(("*", "V100")): dice.randint(1, 8)}
-        budget = Budget(amount=0.2, left=0.1, renewals=tuple(map(float, range(150, 10**6, 4_000))))
+        budget = Budget(amount=20.0, left=0.1, renewals=tuple([4_000.0 * month for month in range(1, 50)]))
         limited = dice.choice(
             (
                 Tenant(name="vision", quota=quota),
@@ -164,7 +168,20 @@ def _made_hard(case: Case, dice: random.Random) -> Case:
             )
         )
         facts = replace(facts, tenants=(Tenant(name="speech"), limited))
+    if dice.random() < 0.3:
+        facts = _in_cells(facts, dice)
     return replace(case, facts=facts, rules=rules, script=tuple(script))
+
+
+def _in_cells(facts: Snapshot, dice: random.Random) -> Snapshot:
+    """Return the facts with some GPUs owned as cells; unchanged where those drawn are not there."""
+    hardware = hardware_of(facts.nodes)
+    types = [each.name for each in hardware.types]
+    owned = {vc.name: {dice.choice(types): dice.randint(1, 2)} for vc in facts.virtual_clusters}
+    try:
+        return in_cells(facts, owning(hardware, owned))
+    except SpecificationError:
+        return facts
 
 
 def _rest_of_node(dice: random.Random) -> dict[str, Any]:

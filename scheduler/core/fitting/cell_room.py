@@ -7,9 +7,10 @@ within one cell and, as everywhere, on one node.
 from __future__ import annotations
 
 from scheduler.core.cells.chains import Layout
-from scheduler.core.fitting.cluster import UNKNOWN, Cluster
+from scheduler.core.fitting.cluster import UNKNOWN, Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.fitting.reading import exceeds_bandwidth
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import Job
@@ -34,6 +35,8 @@ def misfit_in_cells(job: Job, demand: Demand, model: str, layout: Layout, own: C
         cpus, memory = need.gpus * fleet.cpus_per_gpu, need.gpus * fleet.memory_per_gpu
         if need.cpus > cpus or need.memory_bytes > memory:
             return _too_hungry(job, need, cpus, memory)
+        if exceeds_bandwidth(need, fleet):
+            return _reads_too_fast(job, need, model, fleet)
     usable = [mask if size else 0 for mask, size in zip(fleet.usable, sizes, strict=True)]
     idle, node_rank = Layer.unclaimed(fleet, usable), own.node_rank
     if locate(idle, fleet, demand, demand.ranks[-1], node_rank) is not None:
@@ -63,6 +66,21 @@ def _too_hungry(job: Job, need: Need, cpus: float, memory: float) -> Reason:
         f" one replica needs {wording.processors(need.cpus, need.memory_bytes)}.",
         blocking={"virtual_cluster": job.virtual_cluster},
         hint="Ask for fewer CPUs or less memory per replica, or submit it as opportunistic.",
+    )
+
+
+def _reads_too_fast(job: Job, need: Need, model: str, fleet: Fleet) -> Reason:
+    most = max([storage.bandwidth for storage in fleet.storage])
+    reads = max([reading.bandwidth for reading in need.readings])
+    return Reason(
+        code="exceeds_cells",
+        tier=Tier.NEVER,
+        message="A cell comes with its GPUs' share of the node's storage;"
+        f" the {model} cells of virtual cluster"
+        f" {job.virtual_cluster} deliver at most {wording.rate(most)}, and one replica reads"
+        f" {wording.rate(reads)}.",
+        blocking={"virtual_cluster": job.virtual_cluster},
+        hint=f"Ask for at most {wording.rate(most)}, or submit it as opportunistic.",
     )
 
 

@@ -165,8 +165,8 @@ class Feasibility:
         return owned if all([self._is_in_cells(job, model) for model in owned]) else ()
 
     def _lacks_gpus_in_cells(self, job: Job) -> Reason | None:
-        """Return a reason if only some of its replicas have GPUs, and these would be in cells."""
-        if all([task.gpus for task in job.tasks]) or job.is_without_gpus:
+        """Return a reason if not all of its replicas have GPUs, and it would be in cells."""
+        if all([task.gpus for task in job.tasks]):
             return None
         owned = self._only_cells(job, models_of(job, self.cluster))
         if not owned:
@@ -174,10 +174,11 @@ class Feasibility:
         return Reason(
             code="no_cpu_tasks_in_cells",
             tier=Tier.NEVER,
-            message=f"{wording.listed(owned)} are guaranteed by cells here, which are of GPUs; a task of this"
-            " guaranteed job has none.",
+            message=f"{wording.listed(owned)} are guaranteed by cells here, which are of GPUs;"
+            f" {'this' if job.is_without_gpus else 'a task of this'} guaranteed job has none.",
             blocking={"virtual_cluster": job.virtual_cluster},
-            hint="Submit it as opportunistic, or submit the task without GPUs as a job of its own.",
+            hint="Submit it as opportunistic"
+            + ("." if job.is_without_gpus else ", or submit the task without GPUs as a job of its own."),
         )
 
     def _well_formed(self, job: Job) -> Reason | None:

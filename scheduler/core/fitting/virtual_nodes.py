@@ -40,15 +40,20 @@ def profile_of(chain: Chain, nodes: Mapping[str, Node], levels: Sequence[str]) -
         for number in range(chain.count(chain.node_level))
         if (node := nodes.get(chain.leaves[number * size].node)) is not None and node.gpus
     ]
-    cpus = min([node.cpus / len(node.gpus) for _, node in there], default=0.0)
-    memory = min([node.memory_bytes / len(node.gpus) for _, node in there], default=0.0)
-    bandwidth = min([node.storage_bandwidth / len(node.gpus) for _, node in there], default=0.0)
+    cpus = _least_stated([node.cpus / len(node.gpus) for _, node in there])
+    memory = _least_stated([node.memory_bytes / len(node.gpus) for _, node in there])
+    bandwidth = _least_stated([node.storage_bandwidth / len(node.gpus) for _, node in there])
     cache = min([node.cache_bytes / len(node.gpus) for _, node in there], default=0.0)
     above = levels.index(NODE_LEVEL)
     found = [_level_above(chain, there, steps) for steps in range(1, above + 1)]
     insides = {_inside(chain, number * size, node) for number, node in there}
     found += [_level_inside(chain, insides, steps) for steps in range(1, len(levels) - above)]
     return Profile(cpus, memory, bandwidth, cache, tuple(found))
+
+
+def _least_stated(amounts: Sequence[float]) -> float:
+    """Return what each node has at least, as far as it is stated: a cell may be bound to any of them."""
+    return min([amount for amount in amounts if amount], default=0.0)
 
 
 def _level_above(chain: Chain, there: Sequence[tuple[int, Node]], steps: int) -> int:

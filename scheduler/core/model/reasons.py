@@ -66,7 +66,7 @@ _DECLARED = (
     ),
     never(
         "no_cpu_tasks_in_cells",
-        "a guaranteed job has tasks without GPUs, and other tasks with GPUs that are guaranteed by cells",
+        "a guaranteed job has tasks without GPUs where GPUs are guaranteed by cells",
         "`virtual_cluster`",
     ),
     never(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.plan import Action, ActionKind, Plan, Reason
 from scheduler.core.model.snapshot import Job, Node, Running, Snapshot, Topology
 from scheduler.core.round.decide import decide
@@ -352,6 +353,25 @@ class TestReasons:
         assert why(plan, 1).message == (
             "A cell comes with its GPUs' share of the node, for 1 GPU 8 CPUs; one replica needs 9 CPUs."
         )
+
+    def test_what_one_node_does_not_state_the_others_promise_all_the_same(self) -> None:
+        """A cell may be bound to any of them: of a node that states nothing all was expected."""
+        gib = 2**30
+        nodes = [make_node(1, cpus=64.0, storage_bandwidth=8.0 * gib), make_node(2)]
+        hungry = make_job(1, 1, tasks=(replace(make_job(1).tasks[0], cpus=9.0),))
+        reads = make_job(2, 1, data=DataSet(name="faces", size_bytes=gib, bandwidth=2.0 * gib))
+        plan = decide(divided({"research": {GPU: 8}}, [hungry, reads], nodes=nodes))
+        assert "for 1 GPU 8 CPUs" in why(plan, 1).message
+        assert why(plan, 2).message == (
+            "A cell comes with its GPUs' share of the node's storage; the V100 cells of virtual cluster"
+            " research deliver at most 1 GiB/s, and one replica reads 2 GiB/s."
+        )
+
+    def test_a_guaranteed_job_without_gpus_has_no_place_in_them(self) -> None:
+        task = replace(make_job(1).tasks[0], gpus=0, cpus=1.0)
+        plan = decide(divided({"research": {SOCKET: 1}}, [make_job(1, tasks=(task,))]))
+        assert why(plan, 1).code == "no_cpu_tasks_in_cells"
+        assert "which are of GPUs; this guaranteed job has none." in why(plan, 1).message
 
     def test_nobody_uses_up_the_cpus_of_the_cell_next_to_it(self) -> None:
         nodes = [make_node(1, cpus=64.0)]

@@ -129,9 +129,7 @@ class Board:
     def _open_to(self, job: JobId) -> list[str]:
         """Return the models that a job may claim."""
         return [
-            model
-            for model in self.pools
-            if job in self._places[model] and (job, model) not in self._closed
+            model for model in self.pools if job in self._places[model] and (job, model) not in self._closed
         ]
 
     def _take(self, claimant: Standing, model: str, size: int, reach: int) -> list[JobId] | None:

@@ -15,7 +15,15 @@ from scheduler.core.policies.singularity.fractions import STRETCHES, Fractions
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import make_policy
-from tests.builders import NOW, make_cluster, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 from tests.core.virtual_loop import VirtualLoop
 
 TENANTS = ("first", "second", "third")
