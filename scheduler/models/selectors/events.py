@@ -28,8 +28,8 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
     Ids follow transactions, and one that began earlier may have a higher one: times decide.
     """
     rows = sorted(rows, key=lambda event: (event.at, event.id), reverse=True)
-    jobs = _names(Job, {event.job_id for event in rows})
-    nodes = _names(Node, {event.node_id for event in rows})
+    jobs = _names(Job, [event.job_id for event in rows])
+    nodes = _names(Node, [event.node_id for event in rows])
     return [
         {
             "id": event.id,
@@ -52,8 +52,9 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
     ]
 
 
-def _names(kind: type[Job] | type[Node], ids: set[int | None]) -> dict[int | None, str]:
-    return dict(kind.objects.filter(id__in=ids - {None}).values_list("id", "name"))
+def _names(kind: type[Job] | type[Node], ids: Iterable[int | None]) -> dict[int | None, str]:
+    known = {one for one in ids if one is not None}
+    return dict(kind.objects.filter(id__in=known).values_list("id", "name"))
 
 
 class Settling(NamedTuple):
