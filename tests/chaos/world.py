@@ -243,6 +243,11 @@ class World:
         left += [f"token daemon {path}" for path in self.token_daemons()]
         for node in self.nodes.values():
             left += [f"folder {path}" for path in sorted((node.work_folder / "attempts").iterdir())]
-            for path in CGROUPS.glob(f"**/allotment-{node.name}-*/attempt-*"):
-                left.append(f"control group {path}")
+            of_node = f"allotment-{node.name}-"
+            # Unlike `glob`, it goes on where a group is removed meanwhile.
+            for folder, inside, _ in os.walk(CGROUPS):
+                if Path(folder).name.startswith(of_node):
+                    left += [
+                        f"control group {folder}/{name}" for name in inside if name.startswith("attempt-")
+                    ]
         return left

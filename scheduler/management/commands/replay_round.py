@@ -1,11 +1,16 @@
-"""Decide stored rounds again and compare: the same facts must give the same plan, bit for bit."""
+"""Decide stored rounds again and compare: the same facts must give the same plan, bit for bit.
 
+After an upgrade the sentences of a plan may be other ones; what is decided, and why, must be the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.core.model import codec
-from scheduler.core.model.plan import Plan
+from scheduler.core.model.plan import Plan, Reason
 from scheduler.models.rounds import Round
 from scheduler.rounds.ledger import lines_that_differ
 from scheduler.rounds.replay import decided_again
@@ -26,17 +31,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, numbers: list[int], **options: Any) -> None:
         for number in numbers:
-            plan = _decided_again(number)
+            plan, is_said_alike = _decided_again(number)
             if options["print"]:
                 self.stdout.write(codec.plan_json(plan).decode())
+            said = "" if is_said_alike else " in other words"
             self.stdout.write(
-                f"Round {number}: identical plan ({len(plan.actions)} actions, {len(plan.reasons)} waiting,"
-                f" {sum(map(len, plan.ledger.values()))} lines of the ledger)."
+                f"Round {number}: identical plan{said} ({len(plan.actions)} actions,"
+                f" {len(plan.reasons)} waiting, {sum(map(len, plan.ledger.values()))} lines of the ledger)."
             )
 
 
-def _decided_again(number: int) -> Plan:
-    """Return the plan; raise CommandError when there is none or it is not the one that was stored."""
+def _decided_again(number: int) -> tuple[Plan, bool]:
+    """Return the plan, and whether its sentences are those that were stored.
+
+    Raises CommandError when there is none, or it decides something else.
+    """
     record = Round.objects.filter(number=number).first()
     if record is None:
         kept = Round.objects.order_by("number").values_list("number", flat=True)
@@ -45,14 +54,37 @@ def _decided_again(number: int) -> Plan:
     if record.snapshot is None or record.plan is None:
         raise CommandError(f"Round {number} failed before it had a plan: {record.error}")
     stored, again = codec.loads_plan(bytes(record.plan)), decided_again(record)
-    if codec.plan_json(again) != codec.plan_json(stored):
+    is_said_alike = codec.plan_json(again) == codec.plan_json(stored)
+    if not is_said_alike and codec.plan_json(_unsaid(again)) != codec.plan_json(_unsaid(stored)):
         raise CommandError(f"Round {number} decides differently now:\n{_difference(stored, again)}")
     if differing := lines_that_differ(again, record.dropped):
         raise CommandError(f"Round {number} decides other lines of the ledger:\n" + "\n".join(differing))
-    return again
+    return again, is_said_alike
+
+
+def _unsaid(plan: Plan) -> Plan:
+    """Return the plan without the sentences that people read."""
+    return replace(
+        plan,
+        actions=tuple([replace(action, message="") for action in plan.actions]),
+        reasons={
+            job: tuple([replace(reason, message="", hint="") for reason in reasons])
+            for job, reasons in plan.reasons.items()
+        },
+    )
 
 
 def _difference(stored: Plan, again: Plan) -> str:
-    gone = [f"- {action}" for action in stored.actions if action not in again.actions]
-    new = [f"+ {action}" for action in again.actions if action not in stored.actions]
-    return "\n".join(gone + new) or "the actions are the same; reasons, queues or memory differ"
+    """Return the actions and the waiting jobs that differ, as lines of a diff; else the fields that do."""
+    lines = [f"- {action}" for action in stored.actions if action not in again.actions]
+    lines += [f"+ {action}" for action in again.actions if action not in stored.actions]
+    for job in sorted({*stored.reasons, *again.reasons}):
+        was, now = stored.reasons.get(job, ()), again.reasons.get(job, ())
+        if was != now:
+            lines += [f"- job {job} waits: {_said(was)}", f"+ job {job} waits: {_said(now)}"]
+    names = [each.name for each in fields(Plan) if getattr(stored, each.name) != getattr(again, each.name)]
+    return "\n".join(lines) or f"these differ: {', '.join(names)}"
+
+
+def _said(reasons: Sequence[Reason]) -> str:
+    return " ".join([f"{reason.message} ({reason.code})" for reason in reasons]) or "it does not"

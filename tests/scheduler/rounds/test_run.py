@@ -1,6 +1,7 @@
 """Whole rounds on real rows: the same facts, the same plan, and nothing half written."""
 
 import io
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -356,6 +357,26 @@ def test_a_stored_round_is_decided_again_bit_for_bit(research):
     assert snapshot.round_number == number
     assert codec.dumps_snapshot(snapshot) == bytes(record.snapshot)
     assert f"Round {number}: identical plan" in replay(number)
+
+
+def test_other_words_are_no_other_plan(research):
+    """As after an upgrade: sentences are for people, and are improved."""
+    job = submit(research, gpus=8)
+    number = run_round()
+    record = Round.objects.get(number=number)
+    plan = codec.loads_plan(bytes(record.plan))
+    (reason,) = plan.reasons[job.id]
+
+    def keep(**changed) -> None:
+        reasons = {job.id: (replace(reason, **changed),)}
+        record.plan = codec.dumps_plan(replace(plan, reasons=reasons))
+        record.save()
+
+    keep(message="There is no room.", hint="")
+    assert f"Round {number}: identical plan in other words" in replay(number)
+    keep(message="There is no room.", needed=9)
+    with pytest.raises(CommandError, match=r"waits: There is no room\. \(\w+\)\n\+ job"):
+        replay(number)
 
 
 def test_replay_tells_when_the_plan_is_another_one(research):
