@@ -274,7 +274,9 @@ class TestJobs:
     ) -> None:
         """A repository that never answers."""
         await start_agent(code=CodeLimits(git=("git",)))
-        silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        # Python 3.13 closes a connection whose writer is collected.
+        writers: list[asyncio.StreamWriter] = []
+        silent = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
         port = silent.sockets[0].getsockname()[1]
         code = Code(git=f"git://127.0.0.1:{port}/x", commit="a" * 40)
         await server.want(NODE, desired("true", code))
@@ -282,6 +284,8 @@ class TestJobs:
         await server.want(NODE, desired("true", code, stop=True))
         part = await server.until_state(NODE, 1, "exited")
         assert part.category == "stopped"
+        for writer in writers:
+            writer.close()
         silent.close()
 
     async def test_on_a_node_of_a_batch_system(self, tmp_path: Path) -> None:
