@@ -75,15 +75,26 @@ def _unsaid(plan: Plan) -> Plan:
 
 
 def _difference(stored: Plan, again: Plan) -> str:
-    """Return the actions and the waiting jobs that differ, as lines of a diff; else the fields that do."""
-    lines = [f"- {action}" for action in stored.actions if action not in again.actions]
-    lines += [f"+ {action}" for action in again.actions if action not in stored.actions]
-    for job in sorted({*stored.reasons, *again.reasons}):
-        was, now = stored.reasons.get(job, ()), again.reasons.get(job, ())
-        if was != now:
-            lines += [f"- job {job} waits: {_said(was)}", f"+ job {job} waits: {_said(now)}"]
-    names = [each.name for each in fields(Plan) if getattr(stored, each.name) != getattr(again, each.name)]
-    return "\n".join(lines) or f"these differ: {', '.join(names)}"
+    """Return the actions and the waiting jobs that differ, as lines of a diff, and the other fields that do.
+
+    What differs only in its sentences is left out.
+    """
+    was, now = _unsaid(stored), _unsaid(again)
+    lines = [
+        f"{sign} {action}"
+        for sign, plan, ours, others in (("-", stored, was, now), ("+", again, now, was))
+        for action, unsaid in zip(plan.actions, ours.actions, strict=True)
+        if unsaid not in others.actions
+    ]
+    for job in sorted({*was.reasons, *now.reasons}):
+        if was.reasons.get(job) != now.reasons.get(job):
+            before, after = stored.reasons.get(job, ()), again.reasons.get(job, ())
+            lines += [f"- job {job} waits: {_said(before)}", f"+ job {job} waits: {_said(after)}"]
+    names = [each.name for each in fields(Plan) if getattr(was, each.name) != getattr(now, each.name)]
+    others = [name for name in names if name not in ("actions", "reasons")] if lines else names
+    if others:
+        lines.append(f"these differ: {', '.join(others)}")
+    return "\n".join(lines)
 
 
 def _said(reasons: Sequence[Reason]) -> str:

@@ -361,21 +361,30 @@ def test_a_stored_round_is_decided_again_bit_for_bit(research):
 
 def test_other_words_are_no_other_plan(research):
     """As after an upgrade: sentences are for people, and are improved."""
-    job = submit(research, gpus=8)
+    jobs = [submit(research, gpus=gpus) for gpus in (8, 9)]
     number = run_round()
     record = Round.objects.get(number=number)
     plan = codec.loads_plan(bytes(record.plan))
-    (reason,) = plan.reasons[job.id]
 
-    def keep(**changed) -> None:
-        reasons = {job.id: (replace(reason, **changed),)}
-        record.plan = codec.dumps_plan(replace(plan, reasons=reasons))
+    def keep(*changed, **others) -> None:
+        reasons = {
+            job.id: tuple([replace(reason, **words) for reason in plan.reasons[job.id]])
+            for job, words in zip(jobs, changed, strict=True)
+        }
+        record.plan = codec.dumps_plan(replace(plan, reasons=reasons, **others))
         record.save()
 
-    keep(message="There is no room.", hint="")
+    other_words = {"message": "There is no room.", "hint": ""}
+    keep(other_words, other_words)
     assert f"Round {number}: identical plan in other words" in replay(number)
-    keep(message="There is no room.", needed=9)
-    with pytest.raises(CommandError, match=r"waits: There is no room\. \(\w+\)\n\+ job"):
+    keep(other_words, {"needed": 99})
+    with pytest.raises(CommandError) as raised:
+        replay(number)
+    _, gone, come = str(raised.value).splitlines()
+    assert gone.startswith(f"- job {jobs[1].id} waits: ")
+    assert come.startswith(f"+ job {jobs[1].id} waits: ")
+    keep(other_words, {"needed": 99}, memory={"research": {"policy": "none"}})
+    with pytest.raises(CommandError, match=r"\nthese differ: memory$"):
         replay(number)
 
 
