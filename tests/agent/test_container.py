@@ -16,6 +16,7 @@ from nodeagent.configuration import Containers, Limits
 from nodeagent.folder import AttemptFolder
 from nodeagent.frames import OUTPUT
 from nodeagent.messages import Replica
+from nodeagent.process import container
 from nodeagent.sessions.visit import Command
 from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS
 from nodeagent.shim.main import CONTAINER_KILL_MARGIN_SECONDS
@@ -71,6 +72,15 @@ def left(node: RuntimeNode) -> str:
 
 def inside(script: str, **changes: Any) -> Replica:
     return make_replica("sh", "-c", script, image=IMAGE, **changes)
+
+
+async def test_an_engine_that_hangs_is_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it has started goes on, as the monitor of a container does, and keeps its output open."""
+    monkeypatch.setattr(container, "ANSWER_SECONDS", 0.2)
+    await container.order(["sh", "-c", "sleep 60 & exec sleep 600"])
+    assert "timed out" in caplog.text
 
 
 async def test_a_command_in_its_image_with_its_folders_environment_and_rights(node: RuntimeNode) -> None:

@@ -20,6 +20,7 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from nodeagent.batch.job_folder import BatchJobFolder, RunnerKey, read
@@ -41,6 +42,7 @@ from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, InventoryGpu,
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.shim.cgroups import Cgroups
+from nodeagent.threads import in_own_thread
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +193,8 @@ class RemoteRunner:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
             if self.stage == "running":
-                await asyncio.to_thread(self.sampler.step, [Part(desired=self.desired, phase=Phase.RUNNING)])
+                alive = [Part(desired=self.desired, phase=Phase.RUNNING)]
+                await in_own_thread("sample", partial(self.sampler.step, alive))
 
     def obey_lease(self) -> None:
         lease = read(self.folder.lease)

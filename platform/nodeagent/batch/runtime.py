@@ -19,6 +19,7 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,8 +43,9 @@ from nodeagent.machine import (
     Phase,
 )
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
-from nodeagent.process.removing import remove_tree
+from nodeagent.process.removing import remove
 from nodeagent.programs import program
+from nodeagent.threads import in_own_thread
 
 log = logging.getLogger(__name__)
 
@@ -242,17 +244,18 @@ class BatchRuntime:
             os.rename(self._job_folder(attempt).path, trash)
         except FileNotFoundError:
             return
-        self._begin(asyncio.to_thread(remove_tree, trash))
+        self._begin(remove(trash))
 
     def recover(self) -> list[AttemptAdopted]:
         """Find the jobs of an earlier life of the agent; their remote runners go on as if nothing was."""
-        found = []
+        found, others = [], []
         for path in sorted(self.jobs_folder.iterdir()):
             adopted = self._adopt(int(path.name)) if path.name.isdigit() else None
             if adopted is not None:
                 found.append(adopted)
             else:
-                self._begin(asyncio.to_thread(remove_tree, path))
+                others.append(path)
+        self._begin(remove(*others))
         self.soon.set()
         return found
 
@@ -318,7 +321,8 @@ class BatchRuntime:
                 if not record.is_over:
                     try:
                         # The file system is shared and may hang; reports have to go on.
-                        state = await asyncio.to_thread(read, self._job_folder(attempt).state)
+                        look = partial(read, self._job_folder(attempt).state)
+                        state = await in_own_thread("read state", look)
                         self._look(attempt, record, state)
                         record.is_unreadable = False
                     except Exception:

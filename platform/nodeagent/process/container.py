@@ -7,20 +7,28 @@ sandbox may write too.
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import shutil
+import subprocess
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import DesiredPart, Replica
 from nodeagent.programs import problem_found
+from nodeagent.threads import in_own_thread
+
+log = logging.getLogger(__name__)
 
 #: Looked for in this order.
 ENGINES = ("podman", "docker")
 TRIAL_SECONDS = 20.0
+#: An engine that has not answered by then hangs.
+ANSWER_SECONDS = 60.0
 #: podman can put this before the command as process 1, and so can docker, which brings its own.
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit")
 TEMPORARY = "/tmp"
@@ -144,6 +152,27 @@ class Containers:
             return f"There is no {self.policy.engine or ' or '.join(ENGINES)}."
         argv = [self.program, "ps", "--quiet"]
         return problem_found(argv, name=self.program, fails="does not work", seconds=TRIAL_SECONDS)
+
+
+async def order(command: Sequence[str]) -> None:
+    """Run a command of the engine about a container; one that hangs is killed.
+
+    Whether it succeeds does not matter: the container may have ended.
+    """
+    # Its output goes nowhere: what it has started may keep a pipe open for ever.
+    run = partial(
+        subprocess.run,
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=ANSWER_SECONDS,
+        check=False,
+    )
+    try:
+        await in_own_thread("container engine", run)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("The container engine did not do what it should: %s", error)
 
 
 def environment_file(environment: dict[str, str]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.messages import DesiredPart, Replica
+from nodeagent.process.container import order
 from nodeagent.shim.cgroups import Cgroups
 
 log = logging.getLogger(__name__)
@@ -65,5 +65,4 @@ class Limits:
 async def _change_container(folder: AttemptFolder, replica: Replica) -> None:
     for spec in (read_json(folder.spec) or {}).get("replicas", []):
         if spec["rank"] == replica.rank and (container := spec["container"]):
-            command = [*container["update_cpus"], f"--cpus={replica.cpus:g}", container["name"]]
-            await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+            await order([*container["update_cpus"], f"--cpus={replica.cpus:g}", container["name"]])

@@ -5,7 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
+
+from nodeagent.threads import in_own_thread
+
+
+async def remove(*trees: Path) -> None:
+    """Remove folders one after the other: a job may leave a great many files, and reports have to go on."""
+    for tree in trees:
+        await in_own_thread(f"remove {tree.name}", partial(remove_tree, tree))
 
 
 def remove_tree(path: Path) -> None:

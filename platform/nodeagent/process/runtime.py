@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import time
 import zlib
 from collections.abc import Callable, Collection, Coroutine
@@ -35,7 +34,7 @@ from nodeagent.machine import (
 )
 from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer, Turn, decode, encode
 from nodeagent.process.accounts import account_files
-from nodeagent.process.container import Containers
+from nodeagent.process.container import Containers, order
 from nodeagent.process.environment import NodeGrants, checkpoint_folder, disk_limits, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
 from nodeagent.process.limits import Limits
@@ -43,7 +42,7 @@ from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
 from nodeagent.process.preparing import Preparer
-from nodeagent.process.removing import remove_tree
+from nodeagent.process.removing import remove
 from nodeagent.process.sharing import SharedGpus
 from nodeagent.process.shim_process import (
     ShimProcess,
@@ -55,6 +54,7 @@ from nodeagent.process.users import make_file
 from nodeagent.procfs import is_same_process, process_identity, processes_with_setting
 from nodeagent.shim.cgroups import Cgroups, find_cgroups
 from nodeagent.shim.secrets import remove_folder
+from nodeagent.threads import in_own_thread
 
 log = logging.getLogger(__name__)
 
@@ -245,23 +245,24 @@ class ProcessRuntime:
         """Remove all that is left of an attempt that ended."""
         self.ports.forget(attempt)
         if self.mps.is_used:
-            self._begin(asyncio.to_thread(self.mps.leave, attempt))
+            self._begin(in_own_thread("leave MPS", partial(self.mps.leave, attempt)))
         trash = self.attempts / f".trash-{attempt}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.folder(attempt).path, trash)
-            self._begin(_remove(trash))
+            self._begin(remove(trash))
 
     def recover(self) -> list[AttemptAdopted]:
         """Find what an earlier life of the agent left behind, and watch again what lives."""
-        found = []
+        found, trash = [], []
         for path in sorted(self.attempts.iterdir()):
             if path.name.startswith(".trash-"):
-                self._begin(_remove(path))
+                trash.append(path)
             elif path.name.isdigit() and (adopted := self._adopt(int(path.name))) is not None:
                 found.append(adopted)
+        self._begin(remove(*trash))
         if self.mps.is_used:
             alive = {adopted.part.desired.attempt for adopted in found}
-            self._begin(asyncio.to_thread(self.mps.keep_only, alive))
+            self._begin(in_own_thread("leave MPS", partial(self.mps.keep_only, alive)))
         return found
 
     def close(self) -> None:
@@ -432,7 +433,7 @@ class ProcessRuntime:
         desired = kept_desired(attempt, kept.get("wish"), read_json(folder.spec))
         if desired is None:
             # Preparing was cut short, so nothing was ever started. The server will ask for it again.
-            self._begin(_remove(Path(folder.path)))
+            self._begin(remove(Path(folder.path)))
             return None
         # Turns may have changed since it was started.
         turn = read_json(folder.turns)
@@ -486,9 +487,4 @@ async def _remove_containers(folder: AttemptFolder) -> None:
     """Let the engine forget containers whose processes are dead."""
     for replica in (read_json(folder.spec) or {}).get("replicas", []):
         if (container := replica.get("container")) is not None:
-            await asyncio.to_thread(subprocess.run, container["remove"], capture_output=True, check=False)
-
-
-async def _remove(path: Path) -> None:
-    # A job may leave a great many files; meanwhile reports have to go on.
-    await asyncio.to_thread(remove_tree, path)
+            await order(container["remove"])
