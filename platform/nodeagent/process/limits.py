@@ -31,6 +31,8 @@ class Limits:
         self._cgroups, self._folder, self._alive, self._begin = cgroups, folder, alive, begin
         #: By attempt, what it is to have and does not have yet.
         self.pending: dict[int, DesiredPart] = {}
+        #: Of two changes of a container the later one must come last.
+        self._engine = asyncio.Lock()
 
     def change(self, desired: DesiredPart) -> None:
         """Set the limits of all its replicas, what cannot be set yet as soon as it can."""
@@ -52,7 +54,7 @@ class Limits:
     def _is_set(self, attempt: int, replica: Replica) -> bool:
         if replica.image:
             # Its memory stays what it began with: an engine does not ask what is in use.
-            self._begin(_change_container(self._folder(attempt), replica))
+            self._begin(self._change_container(attempt, replica))
             return True
         group = self._cgroups.group(f"attempt-{attempt}-rank-{replica.rank}")
         try:
@@ -61,8 +63,9 @@ class Limits:
             log.exception("Limits of attempt %d, rank %d could not be changed", attempt, replica.rank)
             return True
 
-
-async def _change_container(folder: AttemptFolder, replica: Replica) -> None:
-    for spec in (read_json(folder.spec) or {}).get("replicas", []):
-        if spec["rank"] == replica.rank and (container := spec["container"]):
-            await order([*container["update_cpus"], f"--cpus={replica.cpus:g}", container["name"]])
+    async def _change_container(self, attempt: int, replica: Replica) -> None:
+        spec = read_json(self._folder(attempt).spec) or {}
+        for each in spec.get("replicas", []):
+            if each["rank"] == replica.rank and (container := each["container"]):
+                async with self._engine:
+                    await order([*container["update_cpus"], f"--cpus={replica.cpus:g}", container["name"]])
