@@ -285,6 +285,8 @@ class FakeApi:
                 raise refusal(409, "conflict", f"guarantee cannot be changed while job {job_id} has GPUs.")
             self.changes.append((job_id, body))
             job.update(body)
+        if action == "hold" and job["state"] == "running":
+            raise refusal(409, "conflict", f"Job {job_id} is running; only a waiting job can be held.")
         if action == "cancel":
             if job["state"] in ("succeeded", "failed"):
                 raise refusal(409, "conflict", f"The job has already {job['state']}.")

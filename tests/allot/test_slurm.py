@@ -170,6 +170,15 @@ def test_scancel_says_which_job_is_not_there_and_cancels_the_others(allot: Allot
     assert cancelled(queue) == [3]
 
 
+@pytest.mark.parametrize("meant", ["3_1", "4_8", "5_7"])
+def test_scancel_leaves_a_job_that_has_no_such_task(allot: Allot, queue: FakeApi, meant: str) -> None:
+    """3 is no array, 4 has the tasks 0 and 7, and 5 is one of them."""
+    result = allot("slurm", "scancel", meant)
+    assert result.exit_code == 1
+    assert "Invalid job id specified" in result.stderr
+    assert cancelled(queue) == []
+
+
 # sacct
 
 
@@ -304,6 +313,17 @@ def test_scontrol_changes_jobs(allot: Allot, queue: FakeApi) -> None:
     lines(allot, "scontrol", "update", "JobId=4", "TimeLimit=2:00:00", "Priority=5", "JobName=again")
     changes = {"time_limit": 7200, "priority": 5, "name": "again"}
     assert queue.changes == [(4, changes), (5, changes)]
+
+
+def test_scontrol_holds_the_tasks_that_wait(allot: Allot, queue: FakeApi) -> None:
+    """The first task of the array runs."""
+    queue.jobs[4]["state"] = "running"
+    lines(allot, "scontrol", "hold", "4")
+    assert [queue.jobs[number]["held"] for number in (4, 5)] == [False, True]
+    refused = allot("slurm", "scontrol", "hold", "2", "3")
+    assert refused.exit_code != 0
+    assert "running" in refused.stderr
+    assert queue.jobs[3]["held"]
 
 
 # sbatch, srun

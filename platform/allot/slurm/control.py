@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from allot.beginning import begin_at
 from allot.commands.options import connect
-from allot.errors import WrongUse
+from allot.errors import Refused, WrongUse
 from allot.output import print_line
 from allot.sbatch_options import seconds_of
 from allot.slurm import words
@@ -46,14 +46,35 @@ def scontrol(arguments: list[str]) -> int:
         return _show(rest[0].lower(), rest[1:], one_line=one_line)
     if action in ("hold", "uhold", "release", "requeue") and rest:
         with connect() as client:
-            for job in jobs_of(client, listed_ids(",".join(rest), "scontrol")):
-                _act(client, action, job)
+            refusals = [
+                refusal
+                for each in listed_ids(",".join(rest), "scontrol")
+                if (refusal := _act_on_all(client, action, jobs_of(client, [each]))) is not None
+            ]
+        if refusals:
+            raise refusals[0]
         return 0
     if action == "update" and rest:
         with connect() as client:
             _update(client, rest)
         return 0
     raise WrongUse(f"scontrol: {' '.join(arguments)!r} is not known here; {KNOWN}.")
+
+
+def _act_on_all(client: Client, action: str, jobs: list[Job]) -> Refused | None:
+    """Act on a job or the tasks of an array; return why not, where it was possible for none of them.
+
+    As in Slurm, tasks that wait are held although others run.
+    """
+    refusals = []
+    for job in jobs:
+        try:
+            _act(client, action, job)
+        except Refused as error:
+            if error.status != 409:
+                raise
+            refusals.append(error)
+    return refusals[0] if refusals and len(refusals) == len(jobs) else None
 
 
 def _act(client: Client, action: str, job: Job) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from allot.errors import WrongUse
+from allot.errors import NotFound, WrongUse
 
 if TYPE_CHECKING:
     from allot.client import Client
@@ -91,10 +91,15 @@ def jobs_of(client: Client, ids: list[tuple[int, str]]) -> list[Job]:
         first = client.job(number)
         array = first["array"]
         if array is None or array["number"] != number:
+            if indices:
+                raise NotFound(f"Job {number} is no array, and has no task {indices}.", status=404)
             found[number] = first
             continue
         is_meant = indices_in(indices)
-        for task in client.jobs(array=number):
-            if task["array"] is not None and is_meant(task["array"]["index"]):
-                found[task["id"]] = task
+        tasks = [
+            each for each in client.jobs(array=number) if each["array"] and is_meant(each["array"]["index"])
+        ]
+        if not tasks:
+            raise NotFound(f"The array {number} has no task {indices}.", status=404)
+        found |= {task["id"]: task for task in tasks}
     return sorted(found.values(), key=lambda job: job["id"])

@@ -27,6 +27,7 @@ from scheduler.core.building_blocks.ordering import Outcome, Starts, anywhere, w
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.building_blocks.service import executed_seconds
+from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.fitting.demand import models_of
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -68,8 +69,9 @@ class Pai:
         grants: list[Grant] = []
         queue: list[JobId] = []
         reasons: dict[JobId, tuple[Reason, ...]] = {}
+        run_options = RunOptions(view) if self.reserved else None
         for job in waiting:
-            others = self._others(job, view)
+            others = None if run_options is None else self._others(job, view, run_options)
             started = None if starts.exhausted else starts.start(_on(job, others))
             if started is None:
                 queue.append(job.id)
@@ -79,15 +81,18 @@ class Pai:
                 grants.append(grant if others is None else replace(grant, gpu_model=holding.model))
         return Outcome(grants=tuple(grants), queue=tuple(queue)).decision(reasons)
 
-    def _others(self, job: Job, view: View) -> tuple[str, ...] | None:
-        """Return the models to which a job is confined; None: it may have all that it accepts."""
-        if not self.reserved or max(task.gpus for task in job.tasks) >= self.reserved_from:
+    def _others(self, job: Job, view: View, run_options: RunOptions) -> tuple[str, ...] | None:
+        """Return the models to which a job is confined; None: it may have all that it accepts.
+
+        It is not confined to models on which its gang could never run.
+        """
+        if max(task.gpus for task in job.tasks) >= self.reserved_from:
             return None
+        run_option = run_options.of(job)
         accepted = models_of(job, view.capacity.cluster)
-        others = tuple([model for model in accepted if model not in self.reserved])
-        if len(others) == len(accepted) or not any(view.capacity.room(model) > 0 for model in others):
-            return None
-        return others
+        fitting = [model for model in accepted if run_option is not None and model in run_option.speeds]
+        others = tuple([model for model in fitting if model not in self.reserved])
+        return others if others and len(others) < len(fitting) else None
 
     def _kept(self) -> Reason:
         return Reason(

@@ -17,6 +17,8 @@ class EventQueue:
     def __init__(self, now: float) -> None:
         #: Virtual time.
         self.now = now
+        #: Called with the seconds that pass, before the next event happens.
+        self.on_passing: Callable[[float], None] = ignore
         self._heap: list[tuple[float, int, Event, bool]] = []
         #: The place of the next event among those of its instant.
         self._order = 0
@@ -57,12 +59,21 @@ class EventQueue:
         """Run all events up to that instant; return whether anything happened."""
         happened = False
         while self._heap and self._heap[0][0] <= instant:
-            self.now = max(self.now, self._heap[0][0])
+            self._pass_to(self._heap[0][0])
             _, _, event, repeats = heappop(self._heap)
             self.finite -= not repeats
             happened = event() or happened
-        self.now = instant
+        self._pass_to(instant)
         return happened
+
+    def _pass_to(self, instant: float) -> None:
+        if instant > self.now:
+            self.on_passing(instant - self.now)
+            self.now = instant
+
+
+def ignore(seconds: float) -> None:
+    """Do nothing while they pass."""
 
 
 def nothing() -> bool:

@@ -105,17 +105,22 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The cluster from `at` until the next sample."""
+    """The cluster from `at`, when a round was carried out, until the next sample: means over that time.
+
+    Jobs end and arrive between rounds. If no time passed, it is the cluster as it was.
+    """
 
     at: float
     #: GPUs of working nodes, and those of them that are held.
-    usable_gpus: int
-    held_gpus: int
-    running_jobs: int
-    waiting_jobs: int
-    waiting_gpus: int
-    #: The part of the idle GPUs that the largest waiting replica cannot use; if none waits, one as large as a
-    #: node.
+    usable_gpus: float
+    held_gpus: float
+    running_jobs: float
+    waiting_jobs: float
+    waiting_gpus: float
+    #: The most jobs that waited at any time.
+    most_waiting_jobs: int
+    #: After the round, the part of the idle GPUs that the largest waiting replica cannot use; if none waits,
+    #: one as large as a node.
     fragmentation: float
 
 

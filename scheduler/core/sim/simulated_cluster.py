@@ -60,6 +60,7 @@ class SimulatedCluster:
         self.stays = Stays(lambda: self.facts, self.progress, events)
         self.sampler = ClusterSampler()
         self.holds = GpuHolds(self.facts.device_bytes)
+        events.on_passing = self._let_pass
         self.budgets = BudgetMeter(
             facts.tenants.values(), facts.frame.prices, events, notify=self._note_budget
         )
@@ -238,8 +239,11 @@ class SimulatedCluster:
         self._scaling.report()
 
     def look(self, capacity: Capacity) -> None:
-        """Sample the cluster after a round, which left this capacity."""
+        """Begin a sample of the cluster after a round, which left this capacity."""
         self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.holds.in_use)
+
+    def _let_pass(self, seconds: float) -> None:
+        self.sampler.let_pass(seconds, self.facts.cluster, self.holds.in_use)
 
     def cancel(self, job: JobId) -> None:
         """Cancel a job for its user: it leaves at once, without a checkpoint, as in the live loop.

@@ -6,6 +6,7 @@ are left out, so that the time between two counts for the later one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +20,8 @@ from scheduler.core.model import codec
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.models.rounds import Round, RoundState
+
+log = logging.getLogger(__name__)
 
 #: If more rounds wait, this many are read, evenly spread and the newest included.
 MOST_AT_ONCE = 12
@@ -49,7 +52,13 @@ def account_for_rounds() -> int:
         for number in numbers:
             stored = Round.objects.filter(number=number).values_list("snapshot", flat=True).first()
             if stored is not None:
-                books.enter(codec.loads_snapshot(bytes(stored)))
+                try:
+                    account = books.account_of(codec.loads_snapshot(bytes(stored)))
+                except Exception:
+                    # One round that cannot be accounted for must not keep all later ones from it.
+                    log.exception("Round %d is left out of the account", number)
+                    continue
+                books.enter(account)
         books.write()
         FairnessProgress.objects.filter(id=1).update(round_number=numbers[-1], at=books.at)
         return len(numbers)
@@ -89,11 +98,15 @@ class _Books:
         self._touched: dict[Key, FairnessViolation] = {}
         self._states: list[FairnessState] = []
 
-    def enter(self, snapshot: Snapshot) -> None:
+    def account_of(self, snapshot: Snapshot) -> Account:
+        """Return how the round after those entered was divided."""
+        return account_of(snapshot, self._contention)
+
+    def enter(self, account: Account) -> None:
         """Add what the facts of a round say about the time since the last."""
+        snapshot = account.snapshot
         self._before = self.at.timestamp() if self.at is not None else None
         seconds = counted_seconds(self._before, snapshot.now, snapshot.round_seconds)
-        account = account_of(snapshot, self._contention)
         self.at = _instant(snapshot.now)
         self._contention = {name: division.memory for name, division in account.divisions.items()}
         self._states = [

@@ -290,6 +290,7 @@ class _Recorder:
                 running_jobs=len(running),
                 waiting_jobs=len(waiting),
                 waiting_gpus=sum(waiting),
+                most_waiting_jobs=len(waiting),
                 fragmentation=0.0,
             )
         )

@@ -75,7 +75,7 @@ def cluster_use(samples: Sequence[Sample], ended_at: float) -> ClusterUse | None
         fragmentation=float((fragmentation * seconds).sum()) / total,
         stranded=_ratio(float((stranded * seconds).sum()), usable_time),
         mean_waiting_jobs=float((waiting * seconds).sum()) / total,
-        most_waiting_jobs=int(waiting.max()),
+        most_waiting_jobs=max([sample.most_waiting_jobs for sample in samples]),
         series=Series(
             began_at=float(at[0]),
             step_seconds=total / points,

@@ -12,7 +12,7 @@ from scheduler.core.fairness.division import Division, Gang, account_of, speed_a
 from scheduler.core.fairness.lent import Share, uses
 from scheduler.core.fairness.properties import Bundle, Envy, envies
 from scheduler.core.model.loan_terms import Lending
-from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
+from scheduler.core.model.snapshot import Member, NodeId, Snapshot, Task, VirtualCluster
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_part, make_running, make_snapshot
 from tests.effort import examples
@@ -281,6 +281,21 @@ def test_whoever_holds_its_own_part_is_never_worse_off_than_alone(
         assert each.speed_here == pytest.approx(each.speed_alone)
         assert (each.borrowed, each.lent) == pytest.approx((0, 0), abs=1e-6)
         assert sum(each.entitled.values()) == pytest.approx(sum(each.received.values()))
+
+
+def test_jobs_without_gpus_have_no_part() -> None:
+    """As no policy divides CPUs; one that runs, and one that waits."""
+    tasks = (Task(replicas=1, gpus=0, cpus=1.0),)
+    running, waiting = [
+        make_job(number, tenant="vision", virtual_cluster="shared", tasks=tasks) for number in (31, 32)
+    ]
+    world = two_models()
+    holds = make_running(running, [[]], nodes=(NodeId(1),))
+    found = division(replace(world, jobs=(*world.jobs, running, waiting), running=(*world.running, holds)))
+    before = division(world).standings["vision"]
+    vision = found.standings["vision"]
+    assert (vision.jobs_running, vision.jobs_waiting) == (5, 3)
+    assert replace(vision, jobs_running=4, jobs_waiting=2) == before
 
 
 def test_parts_are_held_and_demanded_as_such() -> None:

@@ -76,6 +76,21 @@ def test_where_nothing_else_is_guaranteed_nothing_is_reserved() -> None:
     assert placed(decide(snapshot)) == {1: "V100"}
 
 
+def test_a_gang_may_have_a_reserved_model_where_it_fits_on_no_other() -> None:
+    snapshot = make_snapshot(
+        nodes=[make_node(1, gpus=4), make_node(2, gpus=1, gpu_model="P100")],
+        jobs=[make_job(1, 2)],
+        virtual_clusters=[
+            make_virtual_cluster(
+                guaranteed={"V100": 4, "P100": 1},
+                policy="pai",
+                policy_parameters={"reserved": ["V100"], "reserved_from": 4},
+            )
+        ],
+    )
+    assert placed(decide(snapshot)) == {1: "V100"}
+
+
 def test_nobody_is_stopped() -> None:
     running = make_job(9, 1, usual_seconds=90_000.0)
     plan = decide(world(make_job(1, 2, usual_seconds=1.0, gpu_models=("V100",)), running=running))

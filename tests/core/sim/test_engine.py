@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 
@@ -32,6 +33,19 @@ class TestTime:
         # Job 1 starts with the round at 60 and ends at 90; job 2 starts at 120.
         assert ends(engine) == {1: 90.0, 2: 150.0}
         assert [stay.started_at for stay in engine.stays] == [60.0, 120.0]
+
+    def test_samples_count_what_comes_and_ends_between_rounds(self) -> None:
+        engine = simulate(cluster(1, round_seconds=60.0), [arrival(1, 10.0, 30.0), arrival(2, 20.0, 30.0)])
+        at = [*[sample.at for sample in engine.samples], engine.now]
+        seconds = [end - begin for begin, end in pairwise(at)]
+
+        def total(name: str) -> float:
+            return sum(getattr(each, name) * s for each, s in zip(engine.samples, seconds, strict=True))
+
+        # The first waits from 10 to 60 and runs for 30 s; the second waits from 20 to 120.
+        assert (total("held_gpus"), total("running_jobs"), total("waiting_jobs")) == (60.0, 60.0, 150.0)
+        assert total("usable_gpus") == engine.now
+        assert max(sample.most_waiting_jobs for sample in engine.samples) == 2
 
     def test_an_instant_that_is_a_tick_but_for_rounding_is_reached(self) -> None:
         engine = simulate(cluster(round_seconds=0.5), [arrival(1, 1.0 + 1e-10, 5.0)])

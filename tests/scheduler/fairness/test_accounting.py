@@ -70,6 +70,19 @@ def all_at_once(monkeypatch):
     monkeypatch.setattr(fairness_services, "MOST_AT_ONCE", 1_000)
 
 
+def test_a_round_that_cannot_be_accounted_for_keeps_no_later_one_from_it(all_at_once, monkeypatch):
+    def broken(snapshot: Snapshot, memory: Any) -> Any:
+        if snapshot.round_number == 2:
+            raise ZeroDivisionError
+        return account_of(snapshot, memory)
+
+    account_of = fairness_services.account_of
+    monkeypatch.setattr(fairness_services, "account_of", broken)
+    account(every(5, 10, vision=4))
+    progress = FairnessProgress.objects.get()
+    assert (progress.round_number, progress.at.timestamp()) == (3, NOW + 10)
+
+
 def test_who_is_kept_from_its_part_is_listed_until_it_has_had_it_for_a_while(all_at_once):
     number = account(every(5, 25, vision=0))
     assert not FairnessViolation.objects.exists()

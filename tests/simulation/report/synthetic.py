@@ -67,6 +67,7 @@ def sample(
         running_jobs=running,
         waiting_jobs=waiting,
         waiting_gpus=waiting,
+        most_waiting_jobs=waiting,
         fragmentation=fragmentation,
     )
 
@@ -214,6 +215,7 @@ class _Cluster:
                 running_jobs=len(self.running),
                 waiting_jobs=len(self.waiting),
                 waiting_gpus=self.waiting_gpus,
+                most_waiting_jobs=len(self.waiting),
                 fragmentation=(idle % largest) / idle if idle else 0.0,
             )
         )

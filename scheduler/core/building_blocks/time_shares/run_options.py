@@ -37,7 +37,7 @@ class RunOption:
 
 
 class RunOptions:
-    """The run options of a view's jobs; None for a job that can run on none of its models.
+    """The run options of a view's jobs; None for a job that can run on none of its models or takes no GPUs.
 
     `reference` is the model on which run times hold. For a policy that is not `aware` of speeds all models
     are alike.
@@ -88,6 +88,8 @@ class RunOptions:
 
     def _fitting(self, job: Job) -> tuple[int, tuple[str, ...]]:
         """Return the largest size at which the gang fits anywhere, and the models on which that size fits."""
+        if job.is_without_gpus:
+            return 0, ()
         cluster = self._empty.cluster
         accepted = [model for model in self.gpus if not job.gpu_models or model in job.gpu_models]
         for size in sizes_of(job):
