@@ -69,7 +69,10 @@ def sign_in(request: HttpRequest, *, username: str, password: str) -> User:
     with _guess(request, _guesser(request, username)):
         user = authenticate(request, username=username, password=password)
         if not isinstance(user, User):
-            raise NotSignedIn("This username and password do not belong together.")
+            # One sentence for all, so that a guess does not show which accounts there are.
+            raise NotSignedIn(
+                "This username and password do not belong together, or the account was deactivated."
+            )
     return user
 
 

@@ -81,6 +81,9 @@ scontrol() { if [ "$1 $2" = "show hostnames" ]; then echo "${3:-$SLURM_NODELIST}
 """
 
 
+_BEGINNING = "eval $'export SLURM_"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
     """The size of a job, or of one component of a heterogeneous one: its tasks and what each of them has."""
@@ -92,8 +95,24 @@ class Component:
     cpus: int
 
 
-def preamble(name: str, components: Sequence[Component], group: int) -> str:
-    """Return what stands before the script in each task of the component with this number."""
+def with_preamble(script: str, name: str, components: Sequence[Component], group: int) -> str:
+    """Return what each task of the component with this number runs, for a script that begins with #!.
+
+    The preamble is in the script's first line, so that errors have the line numbers of the script.
+    """
+    text = _preamble(name, components, group)
+    for character, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n")):
+        text = text.replace(character, escaped)
+    return f"eval $'{text}' {script}"
+
+
+def own_script(text: str) -> str:
+    """Return the script that was submitted, from what a task runs; other text as it is."""
+    first, newline, rest = text.partition("\n")
+    return f"#!{first.rpartition(' #!')[2]}{newline}{rest}" if text.startswith(_BEGINNING) else text
+
+
+def _preamble(name: str, components: Sequence[Component], group: int) -> str:
     own = components[group]
     of_own = {"nodes": own.nodes, "per_node": own.per_node, "gpus": own.gpus, "cpus": own.cpus}
     is_one = len(components) == 1

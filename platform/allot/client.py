@@ -126,6 +126,10 @@ class Client:
         """Jobs, newest first. Filters are those of GET /jobs."""
         return cast("Iterator[schema.Job]", self._pages("/jobs", filters, limit))
 
+    def job_counts(self, **filters: str | int | None) -> schema.JobCounts:
+        """How many jobs are in each state. Filters are those of GET /jobs."""
+        return cast("schema.JobCounts", self._read("/jobs/counts", filters))
+
     def job(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._read(f"/jobs/{job_id}"))
 

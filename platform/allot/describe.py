@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from allot.batch_shell import own_script
 from allot.errors import FieldProblem
 from allot.output import duration, local_time, parse_time, plural, since, size
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ClusterSettings,
         Dependency,
         Job,
+        JobCounts,
         JobDependencies,
         JobInputWorkers,
         JobMaintenance,
@@ -76,6 +78,25 @@ def task_name(job: Job) -> str:
     """`train`; for a task of an array `train[7]`."""
     array = job["array"]
     return f"{job['name']}[{array['index']}]" if array else job["name"]
+
+
+def array_name(job: Job) -> str:
+    """`train (100 tasks)`, for an array as a whole."""
+    array = job["array"]
+    assert array is not None
+    return f"{job['name']} ({plural(array['size'], 'task')})"
+
+
+def array_state(counts: JobCounts) -> str:
+    """The first of these states that one of its tasks is in, as on the page."""
+    numbers: Mapping[str, Any] = counts
+    states = ("running", "queued", "failed", "cancelled", "succeeded")
+    return next((state.upper() for state in states if numbers[state]), "")
+
+
+def array_detail(counts: JobCounts) -> str:
+    """`3 queued, 1 failed`."""
+    return ", ".join(f"{number} {state}" for state, number in counts.items() if number)
 
 
 def array_words(job: Job) -> str:
@@ -402,7 +423,9 @@ def task_line(task: Mapping[str, Any]) -> str:
     resources = task.get("resources") or {}
     gpus = resources.get("gpu", 1)
     command = task.get("command") or []
-    text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+    text = (
+        shlex.join([own_script(str(word)) for word in command]) if isinstance(command, list) else str(command)
+    )
     replicas = task.get("replicas", 1)
     each = " each" if replicas > 1 else ""
     has = [f"{gpus:g} GPU{'' if 0 < gpus <= 1 else 's'}", *_cpus_and_memory(resources)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from allot.batch_shell import Component, preamble
+from allot.batch_shell import Component, with_preamble
 from allot.errors import WrongUse
 from allot.sbatch_options import Asked, Given, Site, said_of, take_image
 
@@ -214,8 +214,8 @@ def _shape(script: str, made: Translation, asked: Sequence[Asked]) -> None:
             task["resources"]["gpu_model"] = models
         if env:
             task["env"] = env
-        first = preamble(made.spec["name"], components, number)
-        made.spec["tasks"].append(task | {"command": ["bash", *flags, "-c", first + script, "script"]})
+        text = with_preamble(script, made.spec["name"], components, number)
+        made.spec["tasks"].append(task | {"command": ["bash", *flags, "-c", text, "script"]})
 
 
 def _check_components(script: str, made: Translation, asked: Sequence[Asked], *, has_steps: bool) -> None:

@@ -342,15 +342,34 @@ def recorded_change(row: VirtualCluster, *, actor: str) -> Iterator[None]:
 
 
 def _record(row: VirtualCluster, kind: str, *, actor: str, before: dict[str, Any]) -> None:
+    after = _facts(row)
     Event.objects.create(
         at=database_now(),
         kind=kind,
         subject="virtual_cluster",
         subject_id=row.id,
         actor=actor,
-        message=row.name,
-        data={"before": before, "after": _facts(row)},
+        message=f"{row.name}: {changes}" if (changes := _changes(before, after)) else row.name,
+        data={"before": before, "after": after},
     )
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Return what was changed, in words; plug-ins with what they were."""
+    said = []
+    for name in after:
+        was, now = before.get(name), after[name]
+        if name.endswith("_plugin") and was and was != now:
+            kind = name.removesuffix("_plugin")
+            said.append(f"{kind} {_plugin_words(now)} instead of {_plugin_words(was)}")
+        elif name in before and was != now:
+            said.append(name.replace("_", " "))
+    return ", ".join(said)
+
+
+def _plugin_words(plugin: dict[str, Any]) -> str:
+    said = ",".join(f"{name}={value}" for name, value in plugin["parameters"].items())
+    return f"{plugin['name']}:{said}" if said else str(plugin["name"])
 
 
 def _summary(problems: list[FieldError]) -> str:

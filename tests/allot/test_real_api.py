@@ -287,7 +287,7 @@ def test_an_operator_takes_a_node_out_of_service_and_back(allot: Allot, client: 
     assert allot("resume", "v100-1").stderr == "Node v100-1 accepts jobs again.\n"
     assert allot("cordon", "v100-1", "--why", "smoke").exit_code == 0
     assert " CORDONED " in allot("nodes").stdout
-    assert allot("drain", "v100-1").stderr.startswith("Node v100-1 is drained now")
+    assert allot("drain", "v100-1").stderr.startswith("Node v100-1 is drain")
     assert allot("drain", "v100-1", "--deadline", "soon").exit_code == 2
 
 
@@ -360,3 +360,15 @@ def test_a_template_is_kept_listed_submitted_and_deleted(allot: Allot) -> None:
     assert (wrong.exit_code, "spec.command" in wrong.stderr) == (1, True), wrong.stderr
     assert allot("template", "delete", "resnet").stdout == "template resnet of research is deleted\n"
     assert run("template", "show", "resnet").exit_code == 3
+
+
+def test_a_folded_array_is_as_its_tasks_are(allot: Allot) -> None:
+    """The first of three has ended."""
+    submitted = allot("submit", "--name", "sweep", "--array", "0-2", "--gpus", "1", "--quiet", "--", "true")
+    assert submitted.exit_code == 0, submitted.stderr
+    first = Job.objects.filter(name="sweep").earliest("id")
+    first.state, first.ended_at = JobState.FAILED, timezone.now()
+    first.save()
+    _, line = allot("ls", "--fold").stdout.splitlines()
+    assert line.split()[:5] == [str(first.id), "sweep", "(3", "tasks)", "QUEUED"]
+    assert line.endswith("2 queued, 1 failed")

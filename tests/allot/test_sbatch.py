@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from allot.batch_shell import own_script
+from allot.describe import task_line
 from allot.errors import WrongUse
 from allot.sbatch import options_of, translate
 from allot.sbatch_options import QOS, Site, seconds_of
@@ -221,6 +223,17 @@ def test_a_script_finds_the_folder_and_srun_runs_the_command_alone(tmp_path: Pat
     environment = {"ALLOT_JOB": "7", "ALLOT_NODE": "n", "PATH": "/usr/bin:/bin", "HOME": "/"}
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout == f"{tmp_path}\n"
+
+
+def test_errors_have_the_lines_of_the_script_and_people_see_no_other() -> None:
+    script = '#!/bin/bash\n#SBATCH -G 1 -J "it\'s"\ntrue\nnosuchcommand\necho $LINENO $SLURM_JOB_NAME\n'
+    (task,) = translate(script, "job").spec["tasks"]
+    environment = {"ALLOT_JOB": "7", "ALLOT_NODE": "n", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(task["command"], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stderr == "script: line 4: nosuchcommand: command not found\n"
+    assert ran.stdout == "5 it-s\n"
+    assert own_script(task["command"][2]) == script
+    assert "eval" not in task_line(task)
 
 
 def test_the_script_finds_its_variables_and_srun() -> None:

@@ -145,7 +145,10 @@ def test_field_errors_keep_their_three_parts():
 @pytest.mark.django_db
 def test_unknown_paths_below_the_api_answer_in_json():
     for path in ("/api", "/api/v1/nothing", "/api/v2/jobs", "/api/v1/tenants/", "/static/missing.js"):
-        is_error(Caller().client.get(path), 404, "not_found")
+        client = Caller().client
+        client.handler.enforce_csrf_checks = True
+        is_error(client.get(path), 404, "not_found")
+        is_error(client.post(path, {}, content_type="application/json"), 404, "not_found")
 
 
 @pytest.mark.django_db

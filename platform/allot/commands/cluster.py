@@ -97,9 +97,9 @@ def _in_use(vc: VirtualCluster, kind: str) -> dict[str, int]:
 
 #: What `sharing` of a virtual cluster means.
 SHARING_WORDS = {
-    "never": "each GPU is one job's",
-    "measured": "policies let jobs share GPUs that were measured to get along",
-    "free": "policies may let any jobs share GPUs",
+    "never": "each GPU serves one job",
+    "measured": "jobs may share a GPU once measurements show that they run well together",
+    "free": "any jobs may share a GPU",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,9 @@ import typer
 from allot.commands.options import JobId, OutputOption, QuietOption, connect
 from allot.describe import (
     after_first_start,
+    array_detail,
+    array_name,
+    array_state,
     array_words,
     attempt_detail,
     attempt_words,
@@ -57,7 +60,15 @@ from allot.times import past
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.schema import Attempt, Job, JobDependencies, JobInputWorkers, JobPreemptions, JobRunTime
+    from allot.schema import (
+        Attempt,
+        Job,
+        JobCounts,
+        JobDependencies,
+        JobInputWorkers,
+        JobPreemptions,
+        JobRunTime,
+    )
 
 DEFAULT_ROWS = 50
 
@@ -168,12 +179,18 @@ def ls(
                 print_line(str(job["id"]))
             return
         jobs = list(found)
-    more = not everything and len(jobs) > rows
-    jobs = jobs if everything else jobs[:rows]
+        more = not everything and len(jobs) > rows
+        jobs = jobs if everything else jobs[:rows]
+        numbers = (
+            {job["array"]["number"] for job in jobs if job["array"]}
+            if fold and output is Format.table
+            else ()
+        )
+        arrays = {number: client.job_counts(array=number) for number in numbers}
     if output is not Format.table:
         print_objects(jobs, output)
     elif jobs:
-        _print_jobs(jobs)
+        _print_jobs(jobs, arrays)
     else:
         say("No jobs." if not state else f"No jobs that are {' or '.join(state)}.")
     if more:
@@ -181,7 +198,8 @@ def ls(
         say(f"The {which} {plural(rows, 'job')}; there are more. Use -n NUMBER or --all.")
 
 
-def _print_jobs(jobs: list[Job]) -> None:
+def _print_jobs(jobs: list[Job], arrays: Mapping[int, JobCounts]) -> None:
+    """Print a line for each; `arrays`: how many tasks are in each state, for jobs that stand for an array."""
     # The tenant is worth a column only to those who see several.
     several = len({job["tenant"] for job in jobs}) > 1
     columns = ["ID", "NAME", "STATE", "GPUS", "MODEL", "VC", "USER", "AGE", "TIME", "DETAIL"]
@@ -189,10 +207,15 @@ def _print_jobs(jobs: list[Job]) -> None:
         columns.insert(columns.index("VC"), "TENANT")
     rows = []
     for job in jobs:
-        row: list[object] = [job["id"], task_name(job), state_word(job), gpus_of(job), model_of(job)]
+        counts = arrays.get(job["array"]["number"]) if job["array"] else None
+        if counts is None:
+            name, state, runs, how = task_name(job), state_word(job), run_time(job), detail(job)
+        else:
+            name, state, runs, how = array_name(job), array_state(counts), "", array_detail(counts)
+        row: list[object] = [job["id"], name, state, gpus_of(job), model_of(job)]
         row += [job["tenant"]] if several else []
-        row += [job["virtual_cluster"], job["submitted_by"], since(job["submitted_at"]), run_time(job)]
-        rows.append([*row, detail(job)])
+        row += [job["virtual_cluster"], job["submitted_by"], since(job["submitted_at"]), runs]
+        rows.append([*row, how])
     print_table(columns, rows, right=("ID", "GPUS", "AGE", "TIME"))
 
 

@@ -288,8 +288,11 @@ def drain(
     with connect() as client:
         node = client.drain_node(name, until=at, why=why)
     held = sum(gpu["state"] == "held" for gpu in node["gpus"])
-    when = f"at {local_time(node['drain_deadline'])}" if node["drain_deadline"] else "now"
-    say(f"Node {name} is drained {when}; {held} of its {len(node['gpus'])} GPUs are in use.")
+    if node["drain_deadline"]:
+        state = f"drains until {local_time(node['drain_deadline'])}"
+    else:
+        state = "is draining" if held else "is drained"
+    say(f"Node {name} {state}; {held} of its {len(node['gpus'])} GPUs are in use.")
 
 
 def cordon(name: Name, why: Why = "") -> None:

@@ -40,6 +40,11 @@ from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, VirtualCluster
 
+#: Reasons that do not hold for an opportunistic job.
+_OF_GUARANTEE = frozenset(
+    {"exceeds_guarantee", "exceeds_cells", "no_parts_in_cells", "no_cpu_tasks_in_cells"}
+)
+
 
 def never_fits(job: Job, snapshot: Snapshot) -> Reason | None:
     """Return why the job could never run on this snapshot's cluster, even if all of it were idle; or None."""
@@ -81,6 +86,13 @@ class Feasibility:
 
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
+        reason = self._reason(job)
+        if reason is not None and job.guaranteed and reason.code in _OF_GUARANTEE:
+            # Its advice is to do without the guarantee, which must not be refused in turn.
+            return self._reason(replace(job, guaranteed=False)) or reason
+        return reason
+
+    def _reason(self, job: Job) -> Reason | None:
         kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_in(self.cluster, job))
         reason = self._membership(job) or self._shares_parts(job)
         if self._layout is not None:
@@ -174,8 +186,9 @@ class Feasibility:
         return Reason(
             code="no_cpu_tasks_in_cells",
             tier=Tier.NEVER,
-            message=f"{wording.listed(owned)} are guaranteed by cells here, which are of GPUs;"
-            f" {'this' if job.is_without_gpus else 'a task of this'} guaranteed job has none.",
+            message=f"{wording.listed(owned)} are guaranteed by cells here, and each cell is made of GPUs;"
+            f" {'this guaranteed job' if job.is_without_gpus else 'a task of this guaranteed job'} asks for"
+            " no GPU.",
             blocking={"virtual_cluster": job.virtual_cluster},
             hint="Submit it as opportunistic"
             + ("." if job.is_without_gpus else ", or submit the task without GPUs as a job of its own."),

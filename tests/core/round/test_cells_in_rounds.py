@@ -371,7 +371,7 @@ class TestReasons:
         task = replace(make_job(1).tasks[0], gpus=0, cpus=1.0)
         plan = decide(divided({"research": {SOCKET: 1}}, [make_job(1, tasks=(task,))]))
         assert why(plan, 1).code == "no_cpu_tasks_in_cells"
-        assert "which are of GPUs; this guaranteed job has none." in why(plan, 1).message
+        assert "each cell is made of GPUs; this guaranteed job asks for no GPU." in why(plan, 1).message
 
     def test_nobody_uses_up_the_cpus_of_the_cell_next_to_it(self) -> None:
         nodes = [make_node(1, cpus=64.0)]

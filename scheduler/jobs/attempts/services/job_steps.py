@@ -156,5 +156,7 @@ def _after_failure(
 
 def _sentence(message: str, attempt: Attempt, verdict: Verdict) -> str:
     advice = (attempt.matched_rule or {}).get("advice")
-    said = f"{message.rstrip('.')}. {advice}" if advice else message
+    # The last line of a job's own output need not end as a sentence does.
+    ended = message if message.endswith((".", "!", "?")) else f"{message}."
+    said = f"{ended} {advice}" if advice else ended
     return f"{said} It is {'' if verdict.retry else 'not '}tried again: {verdict.why}."
