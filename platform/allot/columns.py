@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from allot.arrays import task_name
 from allot.describe import (
     detail,
     gpus_of,
@@ -15,7 +16,6 @@ from allot.describe import (
     nodes_of,
     run_time,
     state_word,
-    task_name,
 )
 from allot.errors import WrongUse
 from allot.output import local_time, since

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         ClusterSettings,
         Dependency,
         Job,
-        JobCounts,
         JobDependencies,
         JobInputWorkers,
         JobMaintenance,
@@ -72,40 +71,6 @@ def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
     if amount == str(gpus):
         return plural(gpus, "GPU") if gpus else _processors_wanted(tasks)
     return f"{amount} of one GPU" if gpus == 1 else f"{amount} GPU"
-
-
-def task_name(job: Job) -> str:
-    """`train`; for a task of an array `train[7]`."""
-    array = job["array"]
-    return f"{job['name']}[{array['index']}]" if array else job["name"]
-
-
-def array_name(job: Job) -> str:
-    """`train (100 tasks)`, for an array as a whole."""
-    array = job["array"]
-    assert array is not None
-    return f"{job['name']} ({plural(array['size'], 'task')})"
-
-
-def array_state(counts: JobCounts) -> str:
-    """The first of these states that one of its tasks is in, as on the page."""
-    numbers: Mapping[str, Any] = counts
-    states = ("running", "queued", "failed", "cancelled", "succeeded")
-    return next((state.upper() for state in states if numbers[state]), "")
-
-
-def array_detail(counts: JobCounts) -> str:
-    """`3 queued, 1 failed`."""
-    return ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-
-
-def array_words(job: Job) -> str:
-    """`17, of which this is one of 100 tasks; at most 8 run at once`."""
-    array = job["array"]
-    if not array:
-        return ""
-    limit = f"; at most {array['at_most']} run at once" if array["at_most"] else ""
-    return f"{array['number']}, of which this is one of {plural(array['size'], 'task')}{limit}"
 
 
 def gpus_wanted(job: Job) -> str:
@@ -487,11 +452,12 @@ def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> 
         message = f"{plural(len(fields), 'mistake')}:"
     lines = [prefix + message]
     for problem in fields:
+        told = problem.problem in message
         # The text of a name's pattern is both what is wrong and what would be right.
-        told = problem.problem in message or problem.problem == problem.expected
+        is_both = problem.problem == problem.expected
         parts = [
-            "" if told else f"{problem.problem.rstrip('.')}.",
-            f"Expected: {problem.expected.rstrip('.')}." if problem.expected else "",
+            "" if told and not is_both else f"{problem.problem.rstrip('.')}.",
+            f"Expected: {problem.expected.rstrip('.')}." if problem.expected and not is_both else "",
         ]
         lines.append(f"  {problem.field}: {' '.join(part for part in parts if part)}".rstrip(" :"))
     return lines

@@ -98,6 +98,8 @@ def internal(error: BaseException | None) -> tuple[int, dict[str, Any], dict[str
 def _message(error: Exception, code: str) -> str:
     if isinstance(error, exceptions.NotAuthenticated | Http404) or code == "unavailable":
         return MESSAGES[code]
+    if isinstance(error, exceptions.ParseError) and "set_int_max_str_digits" in str(error.detail):
+        return "A number in the body has too many digits."
     if isinstance(error, exceptions.APIException):
         return str(error.detail)
     return str(error) or MESSAGES.get(code, code)

@@ -14,13 +14,27 @@ from tenants.errors import FieldError, Invalid
 #: Name of the pseudo-field for errors of the body as a whole.
 BODY = "body"
 
-PROBLEMS = {"required": "is missing", "null": "is null", "blank": "is empty"}
+#: By the framework's codes, in place of its sentences.
+PROBLEMS = {
+    "required": "is missing",
+    "null": "is null",
+    "blank": "is empty",
+    "min_value": "is too small",
+    "max_value": "is too large",
+    "max_string_length": "has too many digits",
+    "max_length": "is too long",
+    "min_length": "is too short",
+    "not_a_dict": "is not an object",
+    "not_a_list": "is not a list",
+}
 
 EXPECTED_BY_TYPE: Mapping[type[serializers.Field[Any, Any, Any, Any]], str] = {
     serializers.BooleanField: "true or false",
     serializers.EmailField: "an email address",
     serializers.IntegerField: "a whole number",
     serializers.FloatField: "a number",
+    serializers.DateTimeField: "a date and time such as 2026-12-01T18:00:00Z",
+    serializers.DateField: "a date such as 2026-12-01",
     serializers.DictField: "an object",
     serializers.ListField: "a list",
     serializers.CharField: "text",
@@ -85,8 +99,15 @@ def field_errors(detail: Any, field: Any = None, where: str = "") -> Iterator[Fi
             else:
                 yield from field_errors(inner, field, where)
     else:
-        problem = PROBLEMS.get(getattr(detail, "code", ""), str(detail))
-        yield FieldError(where or BODY, problem, expected(field))
+        yield FieldError(where or BODY, _problem(detail, field), expected(field))
+
+
+def _problem(detail: Any, field: Any) -> str:
+    code = getattr(detail, "code", "")
+    # Our own messages have the code of the framework's "invalid", too.
+    if code == "invalid" and str(detail) == getattr(field, "error_messages", {}).get(code):
+        return f"is not {expected(field)}"
+    return PROBLEMS.get(code, str(detail))
 
 
 def summary(errors: tuple[FieldError, ...]) -> str:

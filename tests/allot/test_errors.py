@@ -100,6 +100,6 @@ def test_what_is_wrong_and_what_would_be_right_are_not_the_same_twice() -> None:
         "", "name: is wrong, title: is empty", [FieldProblem("name", slug, slug), taken]
     ) == [
         "2 mistakes:",
-        "  name: Expected: Use 1 to 63 lower-case letters.",
+        "  name: Use 1 to 63 lower-case letters.",
         "  title: is empty. Expected: text.",
     ]

@@ -48,9 +48,9 @@ def test_each_wrong_field_says_what_would_be_right():
         {"colour": "green", "parts": [{"name": "a", "gpus": 1}, {"name": "toolong", "gpus": 17}]}
     ) == {
         "colour": ('"green" is not a valid choice.', "one of red, blue"),
-        "parts.1.name": ("Ensure this field has no more than 5 characters.", "text of 1 to 5 characters"),
+        "parts.1.name": ("is too long", "text of 1 to 5 characters"),
         "parts.1.gpus": (
-            "Ensure this value is less than or equal to 16.",
+            "is too large",
             "a whole number from 1 to 16",
         ),
     }

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from allot.arrays import array_detail, array_name, array_state, array_words, task_name
 from allot.commands.options import JobId, OutputOption, QuietOption, connect
 from allot.describe import (
     after_first_start,
-    array_detail,
-    array_name,
-    array_state,
-    array_words,
     attempt_detail,
     attempt_words,
     auxiliary_lines,
@@ -39,7 +36,6 @@ from allot.describe import (
     secret_line,
     state_word,
     task_line,
-    task_name,
     time_limit_words,
     turn_words,
     usual_words,

@@ -31,7 +31,7 @@ class Limits:
         self._cgroups, self._folder, self._alive, self._begin = cgroups, folder, alive, begin
         #: By attempt, what it is to have and does not have yet.
         self.pending: dict[int, DesiredPart] = {}
-        #: Of two changes of a container the later one must come last.
+        #: The later one of two changes of a container must come last.
         self._engine = asyncio.Lock()
 
     def change(self, desired: DesiredPart) -> None:

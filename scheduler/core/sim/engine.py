@@ -83,6 +83,7 @@ class Engine:
         self.never: dict[JobId, str] = {}
         self._events = EventQueue(facts.now)
         self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._events)
+        self._events.on_passing = self._cluster.sampler.let_pass
         self.node_use = NodeUse(lambda: self.round_engine.facts, self._cluster.progress, self._events)
         self._memory: dict[str, Memory] = dict(facts.memory)
         #: The time since which nothing runs, happens or starts, and whether only an event can end that.
@@ -215,7 +216,7 @@ class Engine:
         self._cluster.carry_out(plan)
         self.node_use.wake()
         self._dismiss_hopeless()
-        self._cluster.look(outcomes[-1].capacity)
+        self._cluster.sampler.sample(self.now, outcomes[-1].capacity)
         if plan.market:
             # Offers may be taken, and borrowed GPUs used, from the next round on.
             self._follow(plan)

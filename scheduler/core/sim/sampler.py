@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from scheduler.core.fitting.capacity import Capacity
@@ -15,7 +15,9 @@ from scheduler.core.sim.result import Sample
 class ClusterSampler:
     """Counts kept as jobs come and go, so that a sample costs little."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Callable[[], tuple[Cluster, int]]) -> None:
+        """`state` returns the cluster and how many of its GPUs are held, both at present."""
+        self._state = state
         #: The samples that have ended, and the one that has begun, as it was then.
         self._done: list[Sample] = []
         self._begun: Sample | None = None
@@ -48,9 +50,10 @@ class ClusterSampler:
         self._waiting_jobs += change
         self._waiting_gpus += change * job.gpus
 
-    def sample(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
-        """Begin a sample after a round; the one before ends."""
+    def sample(self, now: float, capacity: Capacity) -> None:
+        """Begin a sample after a round, which left this capacity; the one before ends."""
         self._end()
+        cluster, held_gpus = self._state()
         waiting = [size for size, jobs in self._waiting.items() if jobs and size]
         # If no job waits, the measure is whether a job that fills a node would fit.
         largest = max(waiting or [1, *(fleet.largest_node for fleet in cluster.fleets.values())])
@@ -61,7 +64,7 @@ class ClusterSampler:
         self._seconds, self._sums = 0.0, (0.0,) * 5
         self._begun = Sample(
             at=now,
-            usable_gpus=usable_gpus(cluster),
+            usable_gpus=_usable_gpus(cluster),
             held_gpus=held_gpus,
             running_jobs=self._running_jobs,
             waiting_jobs=self._waiting_jobs,
@@ -71,12 +74,13 @@ class ClusterSampler:
         )
         self._most_waiting = self._waiting_jobs
 
-    def let_pass(self, seconds: float, cluster: Cluster, held_gpus: int) -> None:
+    def let_pass(self, seconds: float) -> None:
         """Count the present state for these seconds."""
         usable, held, running, waiting, waiting_gpus = self._sums
+        cluster, held_gpus = self._state()
         self._seconds += seconds
         self._sums = (
-            usable + seconds * usable_gpus(cluster),
+            usable + seconds * _usable_gpus(cluster),
             held + seconds * held_gpus,
             running + seconds * self._running_jobs,
             waiting + seconds * self._waiting_jobs,
@@ -108,7 +112,7 @@ class ClusterSampler:
         return begun
 
 
-def usable_gpus(cluster: Cluster) -> int:
+def _usable_gpus(cluster: Cluster) -> int:
     """Return the GPUs of working nodes."""
     return sum([fleet.total_usable for fleet in cluster.fleets.values()])
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from itertools import count
 
-from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.attempts import (
     OUTCOME_BY_CAUSE,
     EndJob,
@@ -58,9 +57,8 @@ class SimulatedCluster:
         self.rules = rules
         self.progress: dict[JobId, Progress] = {}
         self.stays = Stays(lambda: self.facts, self.progress, events)
-        self.sampler = ClusterSampler()
+        self.sampler = ClusterSampler(lambda: (self.facts.cluster, self.holds.in_use))
         self.holds = GpuHolds(self.facts.device_bytes)
-        events.on_passing = self._let_pass
         self.budgets = BudgetMeter(
             facts.tenants.values(), facts.frame.prices, events, notify=self._note_budget
         )
@@ -237,13 +235,6 @@ class SimulatedCluster:
         self._losses.report()
         self._jobs.recurrence.report()
         self._scaling.report()
-
-    def look(self, capacity: Capacity) -> None:
-        """Begin a sample of the cluster after a round, which left this capacity."""
-        self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.holds.in_use)
-
-    def _let_pass(self, seconds: float) -> None:
-        self.sampler.let_pass(seconds, self.facts.cluster, self.holds.in_use)
 
     def cancel(self, job: JobId) -> None:
         """Cancel a job for its user: it leaves at once, without a checkpoint, as in the live loop.

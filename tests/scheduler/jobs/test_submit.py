@@ -97,7 +97,7 @@ def test_several_virtual_clusters_need_a_choice(world: World) -> None:
         ({"gpu_model": "V1000"}, 400, "tasks.0.resources.gpu_model", "any, or one or more of: V100"),
         ({"gpu_model": ["V100", "H100"]}, 400, "tasks.0.resources.gpu_model", "any, or one or more of: V100"),
         ({"gpus": 9, "guarantee": "opportunistic"}, 400, "tasks.0.resources.gpu", "at most 8"),
-        ({"gpus": 8, "replicas": 2}, 409, "tasks.0.replicas", "opportunistic"),
+        ({"gpus": 8, "replicas": 2}, 400, "tasks.0.replicas", "at most 8"),
         ({"gpus": 8, "replicas": 2, "guarantee": "opportunistic"}, 400, "tasks.0.replicas", "at most 8"),
         ({"gpus": -1}, 400, "gpus", "from 0 to 16"),
         ({"prority": 1}, 400, "prority", "one of"),
