@@ -118,7 +118,7 @@ def _field(name: str, before: dict[str, Any], after: dict[str, Any]) -> str:
     label = name.replace("_", " ")
     if name not in before:
         return f"{label} {_short(after[name])}"
-    return f"{label} from {_short(before[name])} to {_short(after.get(name))}"
+    return f"{label} {_short(before[name])} → {_short(after.get(name))}"
 
 
 def _short(value: object) -> str:

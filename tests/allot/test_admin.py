@@ -43,7 +43,7 @@ def test_users_are_made_found_changed_deactivated_and_back(allot: Allot) -> None
     make_tenant("red")
     made = allot("admin", "user", "add", "ann", "--email", "ann@example.org", "--tenant", "red")
     assert User.objects.get(username="ann").check_password(made.stdout.strip())
-    assert "ann is member of tenant red" in made.stderr
+    assert "ann is a member of tenant red" in made.stderr
     assert allot("admin", "user", "list", "EXAMPLE.org", "-q").stdout == "ann\n"
     assert rows(allot("admin", "user", "list").stdout)[1] == [
         "ann", "active", "ann@example.org", "never", "red", "(member)",
@@ -93,7 +93,7 @@ def test_a_tenant_from_its_making_to_its_end(allot: Allot) -> None:
     assert Tenant.objects.get().most_unfinished_jobs is None
 
     make_user("ann")
-    assert allot("admin", "member", "add", "red", "ann").stdout == "ann is member of tenant red\n"
+    assert allot("admin", "member", "add", "red", "ann").stdout == "ann is a member of tenant red\n"
     assert allot("admin", "member", "set", "red", "ann", "admin").exit_code == 0
     assert rows(allot("admin", "member", "list", "red").stdout)[1] == ["ann", "admin", "-"]
     assert allot("admin", "tenant", "remove", "red", stdin="n\n").exit_code == 1

@@ -86,7 +86,8 @@ def amounts(gpus: dict[str, int]) -> str:
 
 
 def _others(vc: VirtualCluster) -> list[str]:
-    return [f"and {plural(vc['other_members'], 'other')}"] if vc["other_members"] else []
+    others = plural(vc["other_members"], "other")
+    return [f"and {others}" if vc["members"] else others] if vc["other_members"] else []
 
 
 def _in_use(vc: VirtualCluster, kind: str) -> dict[str, int]:

@@ -358,7 +358,7 @@ def _without_far_loans(snapshot: Snapshot, most: int) -> Snapshot:
 
 def _assumption(sources: Iterable[Source]) -> str:
     words = {
-        Source.STEPS: "as their steps tell",
+        Source.STEPS: "as their steps suggest",
         Source.ESTIMATE: "as they were estimated to",
         Source.HISTORY: "as jobs like them usually did",
         Source.LIMIT: "half of their time limit where nothing better is known",

@@ -296,7 +296,7 @@ class TestNoInstant:
     def test_a_job_that_can_never_run_says_why(self) -> None:
         told = forecast(make_snapshot(jobs=[make_job(1, 16)])).predictions[JobId(1)]
         assert (told.starts_at, told.earliest, told.latest) == (None, None, None)
-        assert "16 GPUs" in told.why_not
+        assert "this job needs 16" in told.why_not
 
     def test_a_held_job_says_so(self) -> None:
         told = forecast(make_snapshot(jobs=[make_job(1, held=True)])).predictions[JobId(1)]

@@ -40,13 +40,17 @@ def change(tenant: Tenant, user: User, role: RoleArgument, as_json: JsonOption =
     _set(tenant, user, role, as_json)
 
 
+def a_role(role: str) -> str:
+    return f"an {role}" if role == "admin" else f"a {role}"
+
+
 def _set(tenant: str, user: str, role: Role, as_json: bool) -> None:
     with connect() as client:
         done = client.administration.set_member(tenant, user, role.value)
     if as_json:
         print_json(done)
     else:
-        print_line(f"{user} is {done['role']} of tenant {tenant}")
+        print_line(f"{user} is {a_role(done['role'])} of tenant {tenant}")
 
 
 @members.command()

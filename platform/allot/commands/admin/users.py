@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allot.commands.admin.asking import Role, User, YesOption, changes_of, confirm, print_json
+from allot.commands.admin.members import a_role
 from allot.commands.options import JsonOption, PasswordStdin, QuietOption, connect, with_password
 from allot.output import local_time, plural, print_line, print_table, say, shown_once, since
 
@@ -117,7 +118,7 @@ def add(
             say(f"User {user} is created, with this password. `allot password` changes it.")
         if tenant is not None:
             areas.set_member(tenant, user, role.value)
-            say(f"{user} is {role.value} of tenant {tenant}.")
+            say(f"{user} is {a_role(role.value)} of tenant {tenant}.")
 
 
 @group.command(name="set")
