@@ -35,7 +35,7 @@ from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
-from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
+from scheduler.simulation.sweep import Case, check_numbers, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
 
 #: The most wrong rows that are shown; of more, only the number is printed, and the report has them all.
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
     try:
         order = understand(arguments)
         for case in order.cases:
+            check_numbers(case)
             _check_plugins(case)
         if order.scenario is not None:
             return _replay(order.scenario, order, _command(arguments), console)

@@ -129,7 +129,9 @@ def prepare(case: Case) -> PreparedCase:
 def rules_of(case: Case, cluster: ClusterSpec, table: ThroughputTable | None) -> Rules:
     """Return the rules of the world that a case describes; raise InputError for impossible ones."""
     return Rules(
-        speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
+        speeds=Speeds(
+            tables=table, default_locality=_locality(case.locality), gpus_per_node=cluster.largest_node
+        ),
         costs=_costs(case.costs),
         failures=_made(Failures, "failure", case.failures),
         tells_steps=case.steps,
@@ -149,10 +151,33 @@ def _goodput(text: str) -> GoodputFacts:
     raise InputError(f"goodput is {text!r}; it must be measured or true")
 
 
+def _locality(part: float) -> float:
+    # Above 1 a spread gang would be faster than a consolidated one, and with 0 a job would never end.
+    if not 0 < part <= 1:
+        raise InputError(f"locality is {part:g}; it must be above 0 and at most 1")
+    return part
+
+
 def _interference(part: float) -> float:
     if not 0 <= part < 1:
         raise InputError(f"interference is {part}; it must be from 0 to below 1")
     return part
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InputError(f"limit is {limit}; it must be at least 1, or be left out for all jobs")
+
+
+def check_numbers(case: Case) -> None:
+    """Raise InputError for an impossible number, before any file is read or other case simulated."""
+    _check_limit(case.limit)
+    _locality(case.locality)
+    _interference(case.interference)
+    _costs(case.costs)
+    _made(Failures, "failure", case.failures)
+    if case.autoscaling:
+        read_autoscaling("autoscaling", case.autoscaling)
 
 
 def _round_seconds(case: Case) -> float:
@@ -185,6 +210,7 @@ def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workl
 
     For a cluster, gangs are split as its nodes require, and jobs that are too large for it are problems.
     """
+    _check_limit(case.limit)
     options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=table_of(case)))
     if case.generator:
         if case.trace:
