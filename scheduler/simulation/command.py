@@ -19,7 +19,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import LedgerLine, Plan
-from scheduler.core.model.plugin_text import parse_plugin
 from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
@@ -30,7 +29,7 @@ from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.choices import shares_named
-from scheduler.simulation.outside import placer_text, policy_text
+from scheduler.simulation.outside import check_name, placer_text, policy_text
 from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.replay import replay_scenario
@@ -45,9 +44,23 @@ PROBLEMS_SHOWN = 10
 Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
 
 
+class _Console(Console):
+    """Standard error, on which a text is as it is: no word of it is markup, and no line is wrapped.
+
+    A name such as "mine:x:" would be an emoji, and a wrapped line is not found by grep.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True, highlight=False, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        # A progress bar is drawn by print(), too, and fits the terminal.
+        super().print(*objects, **{"soft_wrap": bool(objects) and isinstance(objects[0], str), **options})
+
+
 def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
     """Carry out the command line; return the exit code. Bad input is reported in one line."""
-    console = Console(stderr=True, highlight=False)
+    console = _Console()
     silence_solvers()
     try:
         order = understand(arguments)
@@ -60,7 +73,7 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
             return _export(order, console)
         return _simulate(order, arguments, console, run_elsewhere)
     except (InputError, SchedulingError, OSError) as error:
-        console.print(f"simulate: {error}", style="red", markup=False)
+        console.print(f"simulate: {error}", style="red")
         return 2
 
 
@@ -68,13 +81,14 @@ def _check_plugins(case: Case) -> None:
     """Raise for a wrong name at once, not after hours of reading and simulating."""
     # A scenario's file may name the policy.
     if policy := policy_text(case.policy):
-        parse_plugin(policy)
         if case.rounds:
             shares_named(policy)
         else:
+            check_name("policy", policy)
             make_policy(policy)
-    if case.placer:
-        make_placer(placer_text(case.placer))
+    if placer := placer_text(case.placer):
+        check_name("placer", placer)
+        make_placer(placer)
 
 
 def _command(arguments: Sequence[str]) -> str:
@@ -87,7 +101,7 @@ def _replay(scenario: Path, order: Order, command: str, console: Console) -> int
         on_round = None if ledger is None else ledger.on_round
         result = replay_scenario(scenario, order.cases[0], sys.stdout, on_round)
         if ledger is not None:
-            console.print(ledger.words, markup=False)
+            console.print(ledger.words)
     _say_left_out(result.left_out, console)
     # A scenario about loans and nodes needs no jobs.
     _say_faults([result] if result.jobs or result.cut_short else [], console)
@@ -102,21 +116,21 @@ def _export(order: Order, console: Console) -> int:
     _warn(problems, console)
     _say_left_out(workload.left_out, console)
     write_native(workload, order.export)
-    console.print(f"{len(workload.arrivals):,} jobs written to {order.export}", markup=False)
+    console.print(f"{len(workload.arrivals):,} jobs written to {order.export}")
     return 0
 
 
 def _warn(problems: Sequence[str], console: Console) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
-        console.print(f"skipped {problem}", style="yellow", markup=False)
+        console.print(f"skipped {problem}", style="yellow")
     if len(problems) > PROBLEMS_SHOWN:
-        console.print(f"and {len(problems) - PROBLEMS_SHOWN:,} rows more", style="yellow", markup=False)
+        console.print(f"and {len(problems) - PROBLEMS_SHOWN:,} rows more", style="yellow")
 
 
 def _say_left_out(sentences: Iterable[str], console: Console) -> None:
     """Print each sentence about what is not simulated once."""
     for sentence in dict.fromkeys(sentences):
-        console.print(sentence, style="yellow", markup=False, soft_wrap=True)
+        console.print(sentence, style="yellow")
 
 
 def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
@@ -154,7 +168,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
     results: list[Result] = []
     with stop, _progress(console, order.quiet) as progress:
         jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
-        console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs", markup=False)
+        console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs")
         for place, case in enumerate(order.cases):
             # The first case always begins, even after Ctrl-C, so that there is a result to write.
             if results and stop.requested:
@@ -176,7 +190,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
                     )
                 )
                 if file is not None:
-                    console.print(file.words, markup=False)
+                    console.print(file.words)
             if not results[-1].cut_short:
                 progress.update(task, completed=len(experiment.workload.arrivals))
     return results
@@ -206,7 +220,7 @@ class Stop:
 
 def _progress(console: Console, quiet: bool) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -256,11 +270,11 @@ def _say_faults(results: Sequence[Result], console: Console) -> None:
     """Print why runs ended early."""
     for result in results:
         if result.cut_short:
-            console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)
+            console.print(f"{result.policy}: {result.cut_short}", style="yellow")
         for view, why in result.degraded.items():
-            console.print(f"{result.policy}: view {view} was degraded: {why}", style="red", markup=False)
+            console.print(f"{result.policy}: view {view} was degraded: {why}", style="red")
         if not result.has_run:
-            console.print(f"{result.policy}: no job ran", style="red", markup=False)
+            console.print(f"{result.policy}: no job ran", style="red")
 
 
 def _write(
@@ -278,7 +292,7 @@ def _write(
         page = write_report(
             results, order.report, command=command, problems=problems, window=window, jobs=order.jobs_in_json
         )
-        console.print(f"Report: {page}", markup=False)
+        console.print(f"Report: {page}")
 
 
 _SAID = tuple([each.name for each in fields(LedgerLine)])
