@@ -187,7 +187,9 @@ class _Reader:
             self._names[name] = place
         fields = {key: value for key, value in given.items() if key != "name"}
         try:
-            job = read_job({**fields, "submitted_at": event["at"]}, self._profiles)
+            job = read_job(
+                {**fields, "submitted_at": event["at"]}, self._profiles, self._cluster.largest_node
+            )
             check_bounds(job)
             self._jobs.append((job, name))
         except BadField as bad:
