@@ -246,7 +246,8 @@ def _for_cluster(options: TraceOptions, node_size: int, cluster: ClusterSpec) ->
 def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
     if window is not None and not 0 <= window[0] < window[1] <= len(workload.arrivals):
         raise InputError(
-            f"window {window[0]}:{window[1]} is not within the {len(workload.arrivals)} jobs of the workload"
+            f"window {window[0]}:{window[1]} is not within the"
+            f" {wording.counted(len(workload.arrivals), 'job')} of the workload"
         )
 
 
