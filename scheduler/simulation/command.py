@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from scheduler.core.model import wording
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import LedgerLine, Plan
 from scheduler.core.round.registry import make_placer, make_policy
@@ -29,6 +30,7 @@ from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.choices import shares_named
+from scheduler.simulation.outputs import check_file, check_folder
 from scheduler.simulation.outside import check_name, placer_text, policy_text
 from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.quiet import silence_solvers
@@ -64,6 +66,7 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
     silence_solvers()
     try:
         order = understand(arguments)
+        _check_outputs(order)
         for case in order.cases:
             check_numbers(case)
             _check_plugins(case)
@@ -75,6 +78,12 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
     except (InputError, SchedulingError, OSError) as error:
         console.print(f"simulate: {error}", style="red")
         return 2
+
+
+def _check_outputs(order: Order) -> None:
+    for option, file in (("--json", order.json), ("--export", order.export), ("--ledger", order.ledger)):
+        check_file(option, file)
+    check_folder("--report", order.report)
 
 
 def _check_plugins(case: Case) -> None:
@@ -116,7 +125,7 @@ def _export(order: Order, console: Console) -> int:
     _warn(problems, console)
     _say_left_out(workload.left_out, console)
     write_native(workload, order.export)
-    console.print(f"{len(workload.arrivals):,} jobs written to {order.export}")
+    console.print(f"{wording.counted(len(workload.arrivals), 'job')} written to {order.export}")
     return 0
 
 
@@ -124,7 +133,8 @@ def _warn(problems: Sequence[str], console: Console) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
         console.print(f"skipped {problem}", style="yellow")
     if len(problems) > PROBLEMS_SHOWN:
-        console.print(f"and {len(problems) - PROBLEMS_SHOWN:,} rows more", style="yellow")
+        more = wording.counted(len(problems) - PROBLEMS_SHOWN, "row")
+        console.print(f"and {more} more", style="yellow")
 
 
 def _say_left_out(sentences: Iterable[str], console: Console) -> None:
@@ -168,7 +178,8 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
     results: list[Result] = []
     with stop, _progress(console, order.quiet) as progress:
         jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
-        console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs")
+        size = f"{wording.counted(jobs, 'job')} on {wording.counted(gpus, 'GPU')}"
+        console.print(f"{first.workload.name}: {size}")
         for place, case in enumerate(order.cases):
             # The first case always begins, even after Ctrl-C, so that there is a result to write.
             if results and stop.requested:
@@ -324,7 +335,7 @@ class LedgerFile:
 
     @property
     def words(self) -> str:
-        return f"Ledger: {self.lines:,} lines in {self._path}"
+        return f"Ledger: {wording.counted(self.lines, 'line')} in {self._path}"
 
     def __enter__(self) -> LedgerFile:
         return self

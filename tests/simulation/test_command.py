@@ -115,7 +115,7 @@ def test_jobs_that_can_never_run_are_said_and_count_as_not_ended(
     row = next(line for line in told.out.splitlines() if line.startswith("Jobs not ended"))
     assert row.split()[-2:] == ["2", "2"]
     assert simulate(*command, "--strict") == 2
-    assert "--strict leaves nothing out: 1 jobs can never run" in capsys.readouterr().err
+    assert "--strict leaves nothing out: 1 job can never run" in capsys.readouterr().err
 
 
 def test_where_no_job_ran_the_exit_code_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_what_was_left_out_is_said_before_the_run(tmp_path: Path, capsys: pytest
     for mode in (("--cluster", "v100=16:8"), ("--export", tmp_path / "copy.csv")):
         assert simulate("--trace", trace, "--format", "helios", *mode) == 0
         lines = capsys.readouterr().err.splitlines()
-        assert lines[0] == "1 rows without GPUs were left out. The first: 1425512 (helios.csv:3)."
+        assert lines[0] == "1 row without GPUs was left out. The first: 1425512 (helios.csv:3)."
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,12 @@ def test_what_was_left_out_is_said_before_the_run(tmp_path: Path, capsys: pytest
         (("--option", "estimates=perhaps"), "estimates"),
         (("--round-seconds", "-1"), "round_seconds is -1"),
         (("--trace", "none.csv"), "none.csv"),
+        (("--json", "/nonexistent/x.json"), "--json /nonexistent/x.json: there is no folder /nonexistent"),
+        (("--json", "/proc/x.json"), "--json /proc/x.json: folder /proc cannot be written"),
+        (("--json", "/tmp"), "--json /tmp: is a folder; give the name of a file"),
+        (("--ledger", "/nonexistent/x.csv"), "--ledger /nonexistent/x.csv: there is no folder"),
+        (("--report", "/proc/x/y"), "--report /proc/x/y: folder /proc cannot be written"),
+        (("--report", "/dev/null/x"), "--report /dev/null/x: /dev/null is a file; give a folder"),
         (("--locality", "0"), "locality is 0; it must be above 0 and at most 1"),
         (("--locality", "2"), "locality is 2"),
         (("--locality", "nan"), "locality is nan"),
@@ -179,6 +185,7 @@ def test_bad_input_is_one_line_that_names_it(
     # Not wrapped, so that grep finds it.
     assert said in error
     assert "Traceback" not in error
+    assert "3 jobs on 4 GPUs" not in error
 
 
 def test_a_window_measures_some_jobs_and_ends_with_the_last_of_them(tmp_path: Path) -> None:
