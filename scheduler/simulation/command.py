@@ -36,14 +36,14 @@ from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
-from scheduler.simulation.sweep import Case, check_numbers, prepare, read_workload, run_all
+from scheduler.simulation.sweep import Case, Lost, check_numbers, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
 
 #: The most wrong rows that are shown; of more, only the number is printed, and the report has them all.
 PROBLEMS_SHOWN = 10
 
 #: Runs cases somewhere and yields the index of each with its result.
-Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
+Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result | Lost]]]
 
 
 class _Console(Console):
@@ -150,22 +150,31 @@ def _simulate(order: Order, arguments: Sequence[str], console: Console, run_else
     said = (*first.experiment.workload.left_out, *first.experiment.cluster.left_out)
     _say_left_out(said, console)
     if run_elsewhere is not None:
-        results = _in_order(run_elsewhere(order.cases), len(order.cases), console, order.quiet)
+        results = _in_order(run_elsewhere(order.cases), order, console)
     elif order.processes > 1 and len(order.cases) > 1:
-        results = _in_order(run_all(order.cases, order.processes), len(order.cases), console, order.quiet)
+        results = _in_order(run_all(order.cases, order.processes), order, console)
     else:
         results = _one_by_one(order, first.experiment, console)
     _say_left_out([each for result in results for each in result.left_out if each not in said], console)
-    return _tell(results, order, first.problems, _command(arguments), console)
+    code = _tell(results, order, first.problems, _command(arguments), console)
+    return code if len(results) == len(order.cases) else 1
 
 
-def _in_order(done: Iterator[tuple[int, Result]], cases: int, console: Console, quiet: bool) -> list[Result]:
+def _in_order(done: Iterator[tuple[int, Result | Lost]], order: Order, console: Console) -> list[Result]:
+    """Return the results in the order of the cases, and print which cases have none."""
     results: dict[int, Result] = {}
-    with _progress(console, quiet) as progress:
-        task = progress.add_task("runs", total=cases)
+    with _progress(console, order.quiet) as progress:
+        task = progress.add_task("runs", total=len(order.cases))
         try:
             for place, result in done:
-                results[place] = result
+                if isinstance(result, Lost):
+                    which = (
+                        f"{_label(order.cases[place], order.cases)} (run {place + 1} of {len(order.cases)})"
+                    )
+                    why = "its process died, killed for lack of memory or ended by a policy or placer"
+                    console.print(f"{which} has no result: {why}", style="red")
+                else:
+                    results[place] = result
                 progress.advance(task)
         except KeyboardInterrupt:
             console.print("Interrupted: the results below are those of the finished runs.", style="yellow")

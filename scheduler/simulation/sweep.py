@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import msgspec
@@ -340,7 +343,12 @@ def _with(case: Case, axis: str, text: str) -> Case:
     return replace(case, **{group: changed})
 
 
-def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result]]:
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Stands for the result of a case whose process died: it ended itself, or was killed."""
+
+
+def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result | Lost]]:
     """Simulate all cases, `processes` at a time; yield the index and the result of each as it finishes.
 
     The results are those that `run_case` gives.
@@ -349,15 +357,51 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
         for place, case in enumerate(cases):
             yield place, run_case(case)
         return
-    # Not forked: the parent may hold connections, and a fork would share them.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(cases)), mp_context=context) as pool:
-        places = {pool.submit(run_case, case): place for place, case in enumerate(cases)}
+    with ExitStack() as stack:
+        workers = SimpleQueue[_Worker]()
+        for _ in range(min(processes, len(cases))):
+            workers.put(stack.enter_context(_Worker()))
+        threads = stack.enter_context(ThreadPoolExecutor(workers.qsize()))
+        places = {threads.submit(_run_on_one, workers, case): place for place, case in enumerate(cases)}
         try:
             for done in as_completed(places):
                 yield places[done], done.result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            threads.shutdown(cancel_futures=True)
+
+
+def _run_on_one(workers: SimpleQueue[_Worker], case: Case) -> Result | Lost:
+    worker = workers.get()
+    try:
+        return worker.run(case)
+    finally:
+        workers.put(worker)
+
+
+class _Worker:
+    """A process that runs one case after the other, and another one after it if it dies.
+
+    Each has a pool to itself, because a pool gives up all of its cases when one of its processes dies.
+    """
+
+    def __init__(self) -> None:
+        # Not forked: the parent may hold connections, and a fork would share them.
+        self._context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, mp_context=self._context)
+
+    def run(self, case: Case) -> Result | Lost:
+        try:
+            return self._pool.submit(run_case, case).result()
+        except BrokenProcessPool:
+            self._pool.shutdown()
+            self._pool = ProcessPoolExecutor(1, mp_context=self._context)
+            return Lost()
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
 def run_to_file(case: str, target: str) -> None:

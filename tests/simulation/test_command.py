@@ -220,6 +220,32 @@ def test_a_sweep_over_processes_gives_what_one_after_another_gives(trace: Path, 
     assert without_timing(outs[0]) == without_timing(outs[1])
 
 
+DYING = """
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dying:
+    def allocate(self, view, memory):
+        os._exit(3)
+"""
+
+
+def test_a_run_whose_process_dies_costs_only_itself(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "dying_policies.py").write_text(DYING)
+    command = [sys.executable, str(ROOT / "manage.py"), "simulate", "--trace", str(trace)]
+    policies = ["--policy", "dying_policies:Dying", "--policy", "fifo", "--policy", "sjf"]
+    ended = subprocess.run(
+        [*command, "--cluster", "v100=4:4", *policies, "--processes", "2", "--json", "out.json"],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "dying_policies:Dying (run 1 of 3) has no result: its process died" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert set(numbers(tmp_path / "out.json")) == {"fifo", "sjf"}
+
+
 TIMINGS = {"elapsed_seconds", "decide_seconds"}
 
 
