@@ -40,8 +40,8 @@ def check_name(kind: str, text: str) -> None:
     if not name or name in known or text in known or name in UNUSABLE:
         return
     near = get_close_matches(name.lower().replace("-", "_"), known, 1)
-    nearest = f"did you mean {near[0]}? There are" if near else "choose"
-    raise UnknownPlugin(f"there is no {kind} {name!r}; {nearest} {wording.either(sorted(known))}")
+    choice = f"did you mean {near[0]}?" if near else f"choose {wording.either(sorted(known))}"
+    raise UnknownPlugin(f"there is no {kind} {name!r}; {choice}")
 
 
 def _known(text: str, known: Plugins[Any], method: str) -> str:
@@ -70,11 +70,11 @@ def _imported(text: str, module: str, name: str) -> object:
                 f"{text}: {error.msg}: there is no such module here or in PYTHONPATH; write NAME or"
                 " package.module:Class"
             ) from error
-        raise UnknownPlugin(f"{text}: {error.msg}{line_in(module, error)}") from error
+        raise UnknownPlugin(f"{text}: {error.msg}{line_in((module,), error)}") from error
     except (Exception, SystemExit) as error:
         # What a user's module does when it is loaded may fail in any way.
         words = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-        raise UnknownPlugin(f"{text}: cannot be loaded: {words}{line_in(module, error)}") from error
+        raise UnknownPlugin(f"{text}: cannot be loaded: {words}{line_in((module,), error)}") from error
     if not hasattr(found, name):
         near = get_close_matches(name, vars(found), 1)
         raise UnknownPlugin(

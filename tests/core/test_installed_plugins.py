@@ -124,6 +124,23 @@ def test_a_module_that_cannot_be_loaded_is_named_with_the_line_of_its_mistake(
         policy_text("broken:Mine")
 
 
+def test_a_policy_that_cannot_be_made_is_named_with_the_line_of_its_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "    def __post_init__(self) -> None:\n        {}['x']\n\n    def allocate("
+    (tmp_path / "unmade_policies.py").write_text(
+        PRINTED.replace("ShortestRemaining", "Unmade").replace("    def allocate(", made)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    assert policy_text("unmade_policies:Unmade") == "unmade"
+    with pytest.raises(
+        UnknownPlugin, match=r"unmade cannot be made: KeyError\('x'\) in .*unmade_policies\.py"
+    ):
+        make_policy("unmade")
+    del POLICIES["unmade"]
+
+
 def test_a_class_may_have_a_name_of_small_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small_policies.py").write_text(PRINTED.replace("ShortestRemaining", "lower"))
     monkeypatch.syspath_prepend(tmp_path)

@@ -6,7 +6,7 @@ One of ours needs a file and a line here. An outside package declares entry poin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Container, Iterator, Mapping, MutableMapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -69,8 +69,8 @@ _PLACERS: Mapping[str, str] = {
 UNUSABLE: dict[str, str] = {}
 
 
-def line_in(module: str, error: BaseException) -> str:
-    """Return " in FILE, line N": the innermost line of this module at which an error passed; "" if none.
+def line_in(modules: Container[str], error: BaseException) -> str:
+    """Return " in FILE, line N": the innermost line of these modules that an error passed; "" if none.
 
     The author of a plug-in finds the mistake by it, which the error's words alone may not show.
     """
@@ -78,7 +78,7 @@ def line_in(module: str, error: BaseException) -> str:
         return f" in {error.filename}, line {error.lineno}"
     found, trace = "", error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") == module:
+        if trace.tb_frame.f_globals.get("__name__") in modules:
             found = f" in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}"
         trace = trace.tb_next
     return found
@@ -209,6 +209,10 @@ def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mappin
         return known[name](**values)
     except (TypeError, ValueError) as error:
         raise UnknownPlugin(f"{kind} {name} does not take these parameters: {error}") from error
+    # The code of a plug-in may fail in any way.
+    except (Exception, SystemExit) as error:
+        where = line_in((known[name].__module__,), error)
+        raise UnknownPlugin(f"{kind} {name} cannot be made: {error!r}{where}") from error
 
 
 def _checked(what: str, parameter: Field[Any], value: Any) -> Any:

@@ -212,8 +212,8 @@ def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
 
 
 def _failed(kind: str, plugin: object, error: BaseException) -> str:
-    where = line_in(type(plugin).__module__, error)
-    return f"{kind} {type(plugin).__name__} failed: {error!r}{where}"
+    own = {each.__module__ for each in type(plugin).__mro__}
+    return f"{kind} {type(plugin).__name__} failed: {error!r}{line_in(own, error)}"
 
 
 def _returned(kind: str, plugin: object, method: str, value: object, expected: type) -> str:
