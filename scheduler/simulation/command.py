@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from scheduler.core.model import wording
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import LedgerLine, Plan
-from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.registry import PLACERS, POLICIES, make_placer, make_policy
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
@@ -29,7 +29,7 @@ from scheduler.simulation.autoscaling import service_words
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
-from scheduler.simulation.gavel.choices import shares_named
+from scheduler.simulation.gavel import choices
 from scheduler.simulation.outputs import check_file, check_folder
 from scheduler.simulation.outside import check_name, placer_text, policy_text
 from scheduler.simulation.overcommitment import lending_words
@@ -91,12 +91,13 @@ def _check_plugins(case: Case) -> None:
     # A scenario's file may name the policy.
     if policy := policy_text(case.policy):
         if case.rounds:
-            shares_named(policy)
+            check_name("Gavel's rounds have no policy", policy, choices.POLICIES)
+            choices.shares_named(policy)
         else:
-            check_name("policy", policy)
+            check_name("there is no policy", policy, POLICIES)
             make_policy(policy)
     if placer := placer_text(case.placer):
-        check_name("placer", placer)
+        check_name("there is no placer", placer, PLACERS)
         make_placer(placer)
 
 

@@ -13,13 +13,14 @@ def check_file(option: str, path: Path | None) -> None:
     """Raise InputError that names the option unless a file can be written there."""
     if path is None:
         return
-    if path.is_dir():
+    # os.path, unlike Path, takes what may not be looked at for missing.
+    if os.path.isdir(path):
         raise InputError(f"{option} {path}: is a folder; give the name of a file")
-    if path.exists():
+    if os.path.exists(path):
         # Asked, not tried: opening a pipe would wait for its reader.
         if not os.access(path, os.W_OK):
             raise InputError(f"{option} {path}: may not be written; give another file")
-    elif not path.parent.is_dir():
+    elif not os.path.isdir(path.parent):
         raise InputError(f"{option} {path}: there is no folder {path.parent}; make it, or give another one")
     else:
         _try(option, path, path.parent)
@@ -32,8 +33,8 @@ def check_folder(option: str, path: Path | None) -> None:
     """
     if path is None:
         return
-    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-    if not there.is_dir():
+    there = next(each for each in (path.absolute(), *path.absolute().parents) if os.path.exists(each))
+    if not os.path.isdir(there):
         raise InputError(f"{option} {path}: {there} is a file; give a folder")
     _try(option, path, there)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any
 
@@ -33,15 +34,17 @@ def placer_text(text: str) -> str:
     return _known(text, PLACERS, "place")
 
 
-def check_name(kind: str, text: str) -> None:
-    """Raise UnknownPlugin for the name of no policy or placer, with the nearest one that there is."""
-    known: Plugins[Any] = PLACERS if kind == "placer" else POLICIES
+def check_name(lacks: str, text: str, known: Collection[str]) -> None:
+    """Raise UnknownPlugin for a name that is not a known one, with the nearest of these.
+
+    `lacks` begins the message: "there is no policy".
+    """
     name = text.partition(":")[0].strip()
     if not name or name in known or text in known or name in UNUSABLE:
         return
     near = get_close_matches(name.lower().replace("-", "_"), known, 1)
     choice = f"did you mean {near[0]}?" if near else f"choose {wording.either(sorted(known))}"
-    raise UnknownPlugin(f"there is no {kind} {name!r}; {choice}")
+    raise UnknownPlugin(f"{lacks} {name!r}; {choice}")
 
 
 def _known(text: str, known: Plugins[Any], method: str) -> str:

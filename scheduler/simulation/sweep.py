@@ -31,7 +31,7 @@ from scheduler.simulation.autoscaling import read_autoscaling
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.experiment import ROUND_SECONDS, Experiment
+from scheduler.simulation.experiment import ROUND_SECONDS, Experiment, check_round_seconds
 from scheduler.simulation.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.gavel.workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
@@ -175,6 +175,7 @@ def _check_limit(limit: int | None) -> None:
 def check_numbers(case: Case) -> None:
     """Raise InputError for an impossible number, before any file is read or other case simulated."""
     _check_limit(case.limit)
+    check_round_seconds(_round_seconds(case))
     _locality(case.locality)
     _interference(case.interference)
     _costs(case.costs)

@@ -138,6 +138,11 @@ def test_what_was_left_out_is_said_before_the_run(tmp_path: Path, capsys: pytest
     [
         (("--policy", "fife"), "there is no policy 'fife'"),
         (("--policy", "FIFO"), "there is no policy 'FIFO'; did you mean fifo?"),
+        (
+            ("--rounds", "gavel", "--policy", "FIFO"),
+            "Gavel's rounds have no policy 'FIFO'; did you mean fifo?",
+        ),
+        (("--sweep", "round_seconds=60,-1"), "round_seconds is -1"),
         (("--policy", "fifo:backfill"), "parameter backfill has no value: write backfill=value"),
         (("--policy", "nomod:X"), "nomod:X: No module named 'nomod': there is no such module here"),
         (("--placer", "best-fit"), "there is no placer 'best-fit'; did you mean best_fit?"),
