@@ -2,11 +2,18 @@
 
 import os
 import sys
+from difflib import get_close_matches
+
+#: The commands that need no settings, unless an option of theirs does.
+WITHOUT_SETTINGS = ("cells", "data", "simulate", "solve", "up")
 
 
 def main() -> None:
     """Run the command that `sys.argv` names; end the process with its status."""
     command, arguments = sys.argv[1:2], sys.argv[2:]
+    if command == ["help"] and arguments and arguments[0] in WITHOUT_SETTINGS:
+        # Django would load the settings for it.
+        command, arguments = arguments[:1], ["--help"]
     if command == ["up"]:
         # Before Django: `up` writes the file that the settings are read from.
         from controlplane.up.main import main as up
@@ -38,6 +45,14 @@ def main() -> None:
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.stderr.write(f"manage.py: {error}\n")
+        near = get_close_matches("".join(command), WITHOUT_SETTINGS, 1)
+        also = f"; did you mean {near[0]}?" if near and near != command else "."
+        sys.stderr.write(f"Without settings there are {', '.join(WITHOUT_SETTINGS)}{also}\n")
+        sys.exit(2)

@@ -210,6 +210,8 @@ def understand(arguments: Sequence[str]) -> Order:
     if not given.cluster and not given.scenario and not given.export:
         raise InputError("there is no cluster: give --cluster v100=16:8, or a file")
     refuse_unused(given, options)
+    if given.processes < 0:
+        raise InputError(f"--processes is {given.processes}; it must be at least 1, or 0 for one per core")
     case = Case(
         cluster=given.cluster,
         trace=given.trace,

@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from scheduler.core.model import wording
@@ -20,14 +21,55 @@ from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.limits import Budget
 from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import Node, Snapshot, Tenant
-from scheduler.core.round.registry import split_placer, split_policy
+from scheduler.core.round.registry import make_placer, make_policy, split_placer, split_policy
 from scheduler.jobspec.fields import bytes_of
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.inventory import count_gpus
 from scheduler.simulation.traces.fields import BadField, seconds, shown, within_a_century
 
 KINDS = ("node_down", "node_up", "drain", "reserve", "quota", "budget", "virtual_cluster")
 
 Change = Callable[[Snapshot], Snapshot]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedChange:
+    """A change of the facts at an instant, and the place of its event in the file."""
+
+    at: float
+    where: str
+    change: Change
+
+
+def check_changes(facts: Snapshot, timed: Iterable[TimedChange]) -> None:
+    """Raise InputError for the first change that will be impossible; `timed` is in order of time.
+
+    Otherwise a story of a month would end with the error in its last hour. What virtual clusters are
+    guaranteed is checked after all changes of an instant, because one may get what another one loses.
+    """
+    for _, group in groupby(timed, key=lambda each: each.at):
+        where = ""
+        for each in group:
+            before = [vc.guaranteed for vc in facts.virtual_clusters]
+            facts = each.change(facts)
+            if before != [vc.guaranteed for vc in facts.virtual_clusters]:
+                where = each.where
+        if where:
+            _check_guarantees(f"{where}: virtual_cluster: guaranteed", facts)
+
+
+def _check_guarantees(where: str, facts: Snapshot) -> None:
+    available = count_gpus(facts.nodes)
+    for model in sorted({model for vc in facts.virtual_clusters for model in vc.guaranteed}):
+        guaranteed = sum([vc.guaranteed.get(model, 0) for vc in facts.virtual_clusters])
+        if model not in available and guaranteed:
+            raise InputError(
+                f"{where}: there is no {model}; the nodes have {wording.either(list(available))}"
+            )
+        if guaranteed > available.get(model, 0):
+            raise InputError(
+                f"{where}: {guaranteed} {model} are guaranteed in all; there are {available[model]}"
+            )
 
 
 def change_of(kind: str, where: str, value: Any) -> Change:
@@ -148,9 +190,13 @@ def _virtual_cluster(where: str, value: Mapping[str, Any]) -> Change:
     refuse_unknown(where, value, ("name", "guaranteed", "policy", "placer"))
     name = str(value.get("name", ""))
     changes: dict[str, Any] = {}
-    for key, split in (("policy", split_policy), ("placer", split_placer)):
+    for key, make, split in (
+        ("policy", make_policy, split_policy),
+        ("placer", make_placer, split_placer),
+    ):
         if key in value:
             try:
+                make(str(value[key]))
                 changes[key], changes[f"{key}_parameters"] = split(str(value[key]))
             except UnknownPlugin as error:
                 raise InputError(f"{where}: {key}: {error}") from None

@@ -93,7 +93,9 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         raise ClusterError(f"{name}: has no machine with GPUs")
     left_out: tuple[str, ...] = ()
     if without:
-        left_out = (f"{len(without):,} entries without GPUs were left out. The first: {without[0]}.",)
+        entries = "1 entry" if len(without) == 1 else f"{len(without):,} entries"
+        were = "was" if len(without) == 1 else "were"
+        left_out = (f"{entries} without GPUs {were} left out. The first: {without[0]}.",)
     return ClusterSpec(
         name=name,
         nodes=inventory.nodes,

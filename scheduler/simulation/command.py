@@ -17,10 +17,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from scheduler.core.model import wording
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import LedgerLine, Plan
-from scheduler.core.model.plugin_text import parse_plugin
-from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.registry import PLACERS, POLICIES, make_placer, make_policy
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
@@ -29,29 +29,46 @@ from scheduler.simulation.autoscaling import service_words
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
-from scheduler.simulation.gavel.choices import shares_named
-from scheduler.simulation.outside import placer_text, policy_text
+from scheduler.simulation.gavel import choices
+from scheduler.simulation.outputs import check_file, check_folder
+from scheduler.simulation.outside import check_name, placer_text, policy_text
 from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
-from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
+from scheduler.simulation.sweep import Case, Lost, check_numbers, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
 
 #: The most wrong rows that are shown; of more, only the number is printed, and the report has them all.
 PROBLEMS_SHOWN = 10
 
 #: Runs cases somewhere and yields the index of each with its result.
-Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result]]]
+Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result | Lost]]]
+
+
+class _Console(Console):
+    """Standard error, on which a text is as it is: no word of it is markup, and no line is wrapped.
+
+    A name such as "mine:x:" would be an emoji, and a wrapped line is not found by grep.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True, highlight=False, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        # A progress bar is drawn by print(), too, and fits the terminal.
+        super().print(*objects, **{"soft_wrap": bool(objects) and isinstance(objects[0], str), **options})
 
 
 def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
     """Carry out the command line; return the exit code. Bad input is reported in one line."""
-    console = Console(stderr=True, highlight=False)
+    console = _Console()
     silence_solvers()
     try:
         order = understand(arguments)
+        _check_outputs(order)
         for case in order.cases:
+            check_numbers(case)
             _check_plugins(case)
         if order.scenario is not None:
             return _replay(order.scenario, order, _command(arguments), console)
@@ -59,21 +76,29 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
             return _export(order, console)
         return _simulate(order, arguments, console, run_elsewhere)
     except (InputError, SchedulingError, OSError) as error:
-        console.print(f"simulate: {error}", style="red", markup=False)
+        console.print(f"simulate: {error}", style="red")
         return 2
+
+
+def _check_outputs(order: Order) -> None:
+    for option, file in (("--json", order.json), ("--export", order.export), ("--ledger", order.ledger)):
+        check_file(option, file)
+    check_folder("--report", order.report)
 
 
 def _check_plugins(case: Case) -> None:
     """Raise for a wrong name at once, not after hours of reading and simulating."""
     # A scenario's file may name the policy.
     if policy := policy_text(case.policy):
-        parse_plugin(policy)
         if case.rounds:
-            shares_named(policy)
+            check_name("Gavel's rounds have no policy", policy, choices.POLICIES)
+            choices.shares_named(policy)
         else:
+            check_name("there is no policy", policy, POLICIES)
             make_policy(policy)
-    if case.placer:
-        make_placer(placer_text(case.placer))
+    if placer := placer_text(case.placer):
+        check_name("there is no placer", placer, PLACERS)
+        make_placer(placer)
 
 
 def _command(arguments: Sequence[str]) -> str:
@@ -86,7 +111,7 @@ def _replay(scenario: Path, order: Order, command: str, console: Console) -> int
         on_round = None if ledger is None else ledger.on_round
         result = replay_scenario(scenario, order.cases[0], sys.stdout, on_round)
         if ledger is not None:
-            console.print(ledger.words, markup=False)
+            console.print(ledger.words)
     _say_left_out(result.left_out, console)
     # A scenario about loans and nodes needs no jobs.
     _say_faults([result] if result.jobs or result.cut_short else [], console)
@@ -101,21 +126,22 @@ def _export(order: Order, console: Console) -> int:
     _warn(problems, console)
     _say_left_out(workload.left_out, console)
     write_native(workload, order.export)
-    console.print(f"{len(workload.arrivals):,} jobs written to {order.export}", markup=False)
+    console.print(f"{wording.counted(len(workload.arrivals), 'job')} written to {order.export}")
     return 0
 
 
 def _warn(problems: Sequence[str], console: Console) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
-        console.print(f"skipped {problem}", style="yellow", markup=False)
+        console.print(f"skipped {problem}", style="yellow")
     if len(problems) > PROBLEMS_SHOWN:
-        console.print(f"and {len(problems) - PROBLEMS_SHOWN:,} rows more", style="yellow", markup=False)
+        more = wording.counted(len(problems) - PROBLEMS_SHOWN, "row")
+        console.print(f"and {more} more", style="yellow")
 
 
 def _say_left_out(sentences: Iterable[str], console: Console) -> None:
     """Print each sentence about what is not simulated once."""
     for sentence in dict.fromkeys(sentences):
-        console.print(sentence, style="yellow", markup=False, soft_wrap=True)
+        console.print(sentence, style="yellow")
 
 
 def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
@@ -125,22 +151,31 @@ def _simulate(order: Order, arguments: Sequence[str], console: Console, run_else
     said = (*first.experiment.workload.left_out, *first.experiment.cluster.left_out)
     _say_left_out(said, console)
     if run_elsewhere is not None:
-        results = _in_order(run_elsewhere(order.cases), len(order.cases), console, order.quiet)
+        results = _in_order(run_elsewhere(order.cases), order, console)
     elif order.processes > 1 and len(order.cases) > 1:
-        results = _in_order(run_all(order.cases, order.processes), len(order.cases), console, order.quiet)
+        results = _in_order(run_all(order.cases, order.processes), order, console)
     else:
         results = _one_by_one(order, first.experiment, console)
     _say_left_out([each for result in results for each in result.left_out if each not in said], console)
-    return _tell(results, order, first.problems, _command(arguments), console)
+    code = _tell(results, order, first.problems, _command(arguments), console)
+    return code if len(results) == len(order.cases) else 1
 
 
-def _in_order(done: Iterator[tuple[int, Result]], cases: int, console: Console, quiet: bool) -> list[Result]:
+def _in_order(done: Iterator[tuple[int, Result | Lost]], order: Order, console: Console) -> list[Result]:
+    """Return the results in the order of the cases, and print which cases have none."""
     results: dict[int, Result] = {}
-    with _progress(console, quiet) as progress:
-        task = progress.add_task("runs", total=cases)
+    with _progress(console, order.quiet) as progress:
+        task = progress.add_task("runs", total=len(order.cases))
         try:
             for place, result in done:
-                results[place] = result
+                if isinstance(result, Lost):
+                    which = (
+                        f"{_label(order.cases[place], order.cases)} (run {place + 1} of {len(order.cases)})"
+                    )
+                    why = "its process died, killed for lack of memory or ended by a policy or placer"
+                    console.print(f"{which} has no result: {why}", style="red")
+                else:
+                    results[place] = result
                 progress.advance(task)
         except KeyboardInterrupt:
             console.print("Interrupted: the results below are those of the finished runs.", style="yellow")
@@ -153,7 +188,8 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
     results: list[Result] = []
     with stop, _progress(console, order.quiet) as progress:
         jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
-        console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs", markup=False)
+        size = f"{wording.counted(jobs, 'job')} on {wording.counted(gpus, 'GPU')}"
+        console.print(f"{first.workload.name}: {size}")
         for place, case in enumerate(order.cases):
             # The first case always begins, even after Ctrl-C, so that there is a result to write.
             if results and stop.requested:
@@ -175,7 +211,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
                     )
                 )
                 if file is not None:
-                    console.print(file.words, markup=False)
+                    console.print(file.words)
             if not results[-1].cut_short:
                 progress.update(task, completed=len(experiment.workload.arrivals))
     return results
@@ -205,7 +241,7 @@ class Stop:
 
 def _progress(console: Console, quiet: bool) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -255,11 +291,11 @@ def _say_faults(results: Sequence[Result], console: Console) -> None:
     """Print why runs ended early."""
     for result in results:
         if result.cut_short:
-            console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)
+            console.print(f"{result.policy}: {result.cut_short}", style="yellow")
         for view, why in result.degraded.items():
-            console.print(f"{result.policy}: view {view} was degraded: {why}", style="red", markup=False)
+            console.print(f"{result.policy}: view {view} was degraded: {why}", style="red")
         if not result.has_run:
-            console.print(f"{result.policy}: no job ran", style="red", markup=False)
+            console.print(f"{result.policy}: no job ran", style="red")
 
 
 def _write(
@@ -277,7 +313,7 @@ def _write(
         page = write_report(
             results, order.report, command=command, problems=problems, window=window, jobs=order.jobs_in_json
         )
-        console.print(f"Report: {page}", markup=False)
+        console.print(f"Report: {page}")
 
 
 _SAID = tuple([each.name for each in fields(LedgerLine)])
@@ -309,7 +345,7 @@ class LedgerFile:
 
     @property
     def words(self) -> str:
-        return f"Ledger: {self.lines:,} lines in {self._path}"
+        return f"Ledger: {wording.counted(self.lines, 'line')} in {self._path}"
 
     def __enter__(self) -> LedgerFile:
         return self

@@ -26,6 +26,12 @@ ROUND_SECONDS = 60.0
 DEFAULT_POLICY = "fifo"
 
 
+def check_round_seconds(seconds: float) -> None:
+    """Raise InputError for an impossible length of rounds."""
+    if not 0 <= seconds < float("inf"):
+        raise InputError(f"round_seconds is {seconds}; it must be a number of at least 0")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """What is simulated. The cluster must know the workload's tenants (`joining.join`)."""
@@ -49,8 +55,7 @@ class Experiment:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.round_seconds < float("inf"):
-            raise InputError(f"round_seconds is {self.round_seconds}; it must be a number of at least 0")
+        check_round_seconds(self.round_seconds)
         if self.rules.autoscaling is not None:
             refuse_autoscaling(self.rules.autoscaling, self.cluster, self.rounds, is_private=self.private)
         if self.rounds:

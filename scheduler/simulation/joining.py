@@ -78,8 +78,9 @@ def _without(workload: Workload, strangers: Sequence[str]) -> Workload:
         for number, arrival in enumerate(left, 1)
     )
     gone = [arrival.job for arrival in workload.arrivals if arrival.job.virtual_cluster in strangers]
+    jobs = "1 job was" if len(gone) == 1 else f"{len(gone):,} jobs were"
     said = (
-        f"{len(gone):,} jobs were left out: the cluster does not have their virtual clusters"
+        f"{jobs} left out: the cluster does not have their virtual clusters"
         f" ({wording.listed(strangers)}). The first: job {gone[0].id} of {gone[0].virtual_cluster}."
     )
     return replace(workload, arrivals=arrivals, left_out=(*workload.left_out, said))

@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any
 
+from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.round.registry import PLACERS, POLICIES, Plugins, checked
+from scheduler.core.round.registry import PLACERS, POLICIES, UNUSABLE, Plugins, checked, line_in
 
-_PLACE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Z]\w*)(:.*)?")
+_PLACE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)(:.*)?")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -31,19 +34,53 @@ def placer_text(text: str) -> str:
     return _known(text, PLACERS, "place")
 
 
+def check_name(lacks: str, text: str, known: Collection[str]) -> None:
+    """Raise UnknownPlugin for a name that is not a known one, with the nearest of these.
+
+    `lacks` begins the message: "there is no policy".
+    """
+    name = text.partition(":")[0].strip()
+    if not name or name in known or text in known or name in UNUSABLE:
+        return
+    near = get_close_matches(name.lower().replace("-", "_"), known, 1)
+    choice = f"did you mean {near[0]}?" if near else f"choose {wording.either(sorted(known))}"
+    raise UnknownPlugin(f"{lacks} {name!r}; {choice}")
+
+
 def _known(text: str, known: Plugins[Any], method: str) -> str:
     match = _PLACE.fullmatch(text)
-    if match is None:
+    # With one of our names in front, what follows is a parameter without a value.
+    if match is None or match[1] in known:
         return text
     if "" not in sys.path:
         # Also find modules in the current folder, as `python -m` does.
         sys.path.insert(0, "")
     module, name, parameters = match[1], match[2], match[3] or ""
-    try:
-        plugin = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UnknownPlugin(f"{text}: {error}") from error
-    own = _HUMP.sub("_", name).lower()
-    if known.setdefault(own, checked(text, plugin, method)) is not plugin:
+    plugin = checked(f"{module}:{name}", _imported(text, module, name), method)
+    own = _HUMP.sub("_", name).lower().lstrip("_")
+    if known.setdefault(own, plugin) is not plugin:
         raise UnknownPlugin(f"{text}: {own} is the name of another plug-in; rename the class")
     return own + parameters
+
+
+def _imported(text: str, module: str, name: str) -> object:
+    """Return the class; raise UnknownPlugin, with the user's own line, where its module cannot be loaded."""
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise UnknownPlugin(
+                f"{text}: {error.msg}: there is no such module here or in PYTHONPATH; write NAME or"
+                " package.module:Class"
+            ) from error
+        raise UnknownPlugin(f"{text}: {error.msg}{line_in((module,), error)}") from error
+    except (Exception, SystemExit) as error:
+        # What a user's module does when it is loaded may fail in any way.
+        words = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        raise UnknownPlugin(f"{text}: cannot be loaded: {words}{line_in((module,), error)}") from error
+    if not hasattr(found, name):
+        near = get_close_matches(name, vars(found), 1)
+        raise UnknownPlugin(
+            f"{text}: module {module} has no class {name}" + (f"; did you mean {near[0]}?" if near else "")
+        )
+    return getattr(found, name)

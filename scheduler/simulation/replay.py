@@ -17,6 +17,7 @@ from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
 from scheduler.simulation.autoscaling import service_words
+from scheduler.simulation.changes import check_changes
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.experiment import DEFAULT_POLICY, Experiment
 from scheduler.simulation.joining import join
@@ -48,6 +49,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO, on_round: OnRound | 
         script=tuple(teller.printed(event) for event in scenario.script),
         strict=case.strict,
     )
+    check_changes(experiment.facts(), filter(None, [event.change for event in scenario.script]))
 
     def tell(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         teller.tell(engine, outcomes, plan)

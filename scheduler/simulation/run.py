@@ -287,4 +287,5 @@ def _never(engine: Engine) -> list[str]:
     if not engine.never:
         return []
     job, reason = next(iter(engine.never.items()))
-    return [f"{len(engine.never):,} jobs can never run on this cluster. The first, job {job}: {reason}"]
+    jobs = wording.counted(len(engine.never), "job")
+    return [f"{jobs} can never run on this cluster. The first, job {job}: {reason}"]

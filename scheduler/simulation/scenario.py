@@ -27,7 +27,9 @@ from typing import Any
 
 import yaml
 
+from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import JobId, NodeId
+from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Autoscaling
 from scheduler.core.sim.workload import Workload
@@ -55,6 +57,8 @@ class ScenarioEvent:
     at: float
     words: str
     act: Callable[[Engine], None]
+    #: Its change of nodes, tenants or virtual clusters, if it is one.
+    change: changes.TimedChange | None = None
 
     def happen(self, engine: Engine) -> None:
         self.act(engine)
@@ -131,6 +135,7 @@ class _Reader:
             for each in workload.arrivals
         )
         script = [each for place, event in events for each in self._script_events(place, event)]
+        self._check_plugins()
         rounds, scaling = self._content.get("round_seconds"), self._content.get("autoscaling")
         return Scenario(
             workload=replace(workload, arrivals=arrivals),
@@ -142,6 +147,14 @@ class _Reader:
             round_seconds=None if rounds is None else self._number("round_seconds", rounds, self._file),
             autoscaling=None if scaling is None else read_autoscaling(f"{self._file}: autoscaling", scaling),
         )
+
+    def _check_plugins(self) -> None:
+        for kind, make in (("policy", make_policy), ("placer", make_placer)):
+            if text := str(self._content.get(kind, "")):
+                try:
+                    make(text)
+                except UnknownPlugin as error:
+                    raise InputError(f"{self._file}: {kind}: {error}") from None
 
     def _check(self, place: int, event: Any) -> None:
         where = f"{self._file}: event {place}"
@@ -174,7 +187,9 @@ class _Reader:
             self._names[name] = place
         fields = {key: value for key, value in given.items() if key != "name"}
         try:
-            job = read_job({**fields, "submitted_at": event["at"]}, self._profiles)
+            job = read_job(
+                {**fields, "submitted_at": event["at"]}, self._profiles, self._cluster.largest_node
+            )
             check_bounds(job)
             self._jobs.append((job, name))
         except BadField as bad:
@@ -199,7 +214,12 @@ class _Reader:
             yield ScenarioEvent(at=at, words=words, act=self._mutations.act(kind, where, value))
         elif kind in changes.KINDS:
             change = changes.change_of(kind, where, value)
-            yield ScenarioEvent(at=at, words=words, act=lambda engine: engine.reconfigure(change))
+            yield ScenarioEvent(
+                at=at,
+                words=words,
+                act=lambda engine: engine.reconfigure(change),
+                change=changes.TimedChange(at=at, where=where, change=change),
+            )
 
     def _node_loan(self, kind: str, where: str, value: Any) -> Callable[[Engine], None]:
         """Return the action of {node_loan: NAME}, or of {node_return: {node, by}}.

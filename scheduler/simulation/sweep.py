@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,7 +31,7 @@ from scheduler.simulation.autoscaling import read_autoscaling
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.experiment import ROUND_SECONDS, Experiment
+from scheduler.simulation.experiment import ROUND_SECONDS, Experiment, check_round_seconds
 from scheduler.simulation.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.gavel.workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
@@ -129,7 +132,9 @@ def prepare(case: Case) -> PreparedCase:
 def rules_of(case: Case, cluster: ClusterSpec, table: ThroughputTable | None) -> Rules:
     """Return the rules of the world that a case describes; raise InputError for impossible ones."""
     return Rules(
-        speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
+        speeds=Speeds(
+            tables=table, default_locality=_locality(case.locality), gpus_per_node=cluster.largest_node
+        ),
         costs=_costs(case.costs),
         failures=_made(Failures, "failure", case.failures),
         tells_steps=case.steps,
@@ -149,10 +154,34 @@ def _goodput(text: str) -> GoodputFacts:
     raise InputError(f"goodput is {text!r}; it must be measured or true")
 
 
+def _locality(part: float) -> float:
+    # Above 1 a spread gang would be faster than a consolidated one, and with 0 a job would never end.
+    if not 0 < part <= 1:
+        raise InputError(f"locality is {part:g}; it must be above 0 and at most 1")
+    return part
+
+
 def _interference(part: float) -> float:
     if not 0 <= part < 1:
         raise InputError(f"interference is {part}; it must be from 0 to below 1")
     return part
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InputError(f"limit is {limit}; it must be at least 1, or be left out for all jobs")
+
+
+def check_numbers(case: Case) -> None:
+    """Raise InputError for an impossible number, before any file is read or other case simulated."""
+    _check_limit(case.limit)
+    check_round_seconds(_round_seconds(case))
+    _locality(case.locality)
+    _interference(case.interference)
+    _costs(case.costs)
+    _made(Failures, "failure", case.failures)
+    if case.autoscaling:
+        read_autoscaling("autoscaling", case.autoscaling)
 
 
 def _round_seconds(case: Case) -> float:
@@ -185,6 +214,7 @@ def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workl
 
     For a cluster, gangs are split as its nodes require, and jobs that are too large for it are problems.
     """
+    _check_limit(case.limit)
     options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=table_of(case)))
     if case.generator:
         if case.trace:
@@ -220,7 +250,8 @@ def _for_cluster(options: TraceOptions, node_size: int, cluster: ClusterSpec) ->
 def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
     if window is not None and not 0 <= window[0] < window[1] <= len(workload.arrivals):
         raise InputError(
-            f"window {window[0]}:{window[1]} is not within the {len(workload.arrivals)} jobs of the workload"
+            f"window {window[0]}:{window[1]} is not within the"
+            f" {wording.counted(len(workload.arrivals), 'job')} of the workload"
         )
 
 
@@ -313,7 +344,12 @@ def _with(case: Case, axis: str, text: str) -> Case:
     return replace(case, **{group: changed})
 
 
-def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result]]:
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Stands for the result of a case whose process died: it ended itself, or was killed."""
+
+
+def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result | Lost]]:
     """Simulate all cases, `processes` at a time; yield the index and the result of each as it finishes.
 
     The results are those that `run_case` gives.
@@ -322,15 +358,51 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
         for place, case in enumerate(cases):
             yield place, run_case(case)
         return
-    # Not forked: the parent may hold connections, and a fork would share them.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(cases)), mp_context=context) as pool:
-        places = {pool.submit(run_case, case): place for place, case in enumerate(cases)}
+    with ExitStack() as stack:
+        workers = SimpleQueue[_Worker]()
+        for _ in range(min(processes, len(cases))):
+            workers.put(stack.enter_context(_Worker()))
+        threads = stack.enter_context(ThreadPoolExecutor(workers.qsize()))
+        places = {threads.submit(_run_on_one, workers, case): place for place, case in enumerate(cases)}
         try:
             for done in as_completed(places):
                 yield places[done], done.result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            threads.shutdown(cancel_futures=True)
+
+
+def _run_on_one(workers: SimpleQueue[_Worker], case: Case) -> Result | Lost:
+    worker = workers.get()
+    try:
+        return worker.run(case)
+    finally:
+        workers.put(worker)
+
+
+class _Worker:
+    """A process that runs one case after the other, and another one after it if it dies.
+
+    Each has a pool to itself, because a pool gives up all of its cases when one of its processes dies.
+    """
+
+    def __init__(self) -> None:
+        # Not forked: the parent may hold connections, and a fork would share them.
+        self._context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, mp_context=self._context)
+
+    def run(self, case: Case) -> Result | Lost:
+        try:
+            return self._pool.submit(run_case, case).result()
+        except BrokenProcessPool:
+            self._pool.shutdown()
+            self._pool = ProcessPoolExecutor(1, mp_context=self._context)
+            return Lost()
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
 def run_to_file(case: str, target: str) -> None:

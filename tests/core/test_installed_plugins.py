@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -91,6 +92,10 @@ def test_a_class_is_named_as_it_is_and_errors_say_what_is_wrong(
         make_policy("shortest_remaining:a=1")
     with pytest.raises(UnknownPlugin, match="No module named 'nowhere'"):
         policy_text("nowhere:Policy")
+    with pytest.raises(UnknownPlugin, match="has no class ShortestRemainin; did you mean ShortestRemaining"):
+        policy_text("printed_policies:ShortestRemainin")
+    with pytest.raises(UnknownPlugin, match=r"os\.path:join is .*no dataclass with a method allocate"):
+        policy_text("os.path:join")
     with pytest.raises(UnknownPlugin, match="no dataclass with a method place"):
         placer_text("printed_policies:ShortestRemaining")
     (package / "others.py").write_text(PRINTED)
@@ -98,3 +103,47 @@ def test_a_class_is_named_as_it_is_and_errors_say_what_is_wrong(
         policy_text("others:ShortestRemaining")
     del POLICIES["shortest_remaining"]
     assert "shortest_remaining" not in PLACERS
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("import os\n\nclass Mine\n", r"SyntaxError: expected ':' in .*broken\.py, line 3"),
+        ("\nint('x')\n", r"ValueError: invalid literal .* in .*broken\.py, line 2"),
+        ("import sys\nsys.exit(0)\n", r"SystemExit: 0 in .*broken\.py, line 2"),
+        ("\n\nimport nowhere\n", r"No module named 'nowhere' in .*broken\.py, line 3"),
+    ],
+)
+def test_a_module_that_cannot_be_loaded_is_named_with_the_line_of_its_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, said: str
+) -> None:
+    (tmp_path / "broken.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    with pytest.raises(UnknownPlugin, match=f"broken:Mine: .*{said}"):
+        policy_text("broken:Mine")
+
+
+def test_a_policy_that_cannot_be_made_is_named_with_the_line_of_its_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "    def __post_init__(self) -> None:\n        {}['x']\n\n    def allocate("
+    (tmp_path / "unmade_policies.py").write_text(
+        PRINTED.replace("ShortestRemaining", "Unmade").replace("    def allocate(", made)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    assert policy_text("unmade_policies:Unmade") == "unmade"
+    with pytest.raises(
+        UnknownPlugin, match=r"unmade cannot be made: KeyError\('x'\) in .*unmade_policies\.py"
+    ):
+        make_policy("unmade")
+    del POLICIES["unmade"]
+
+
+def test_a_class_may_have_a_name_of_small_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small_policies.py").write_text(PRINTED.replace("ShortestRemaining", "lower"))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    assert policy_text("small_policies:lower") == "lower"
+    del POLICIES["lower"]

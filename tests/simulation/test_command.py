@@ -115,7 +115,7 @@ def test_jobs_that_can_never_run_are_said_and_count_as_not_ended(
     row = next(line for line in told.out.splitlines() if line.startswith("Jobs not ended"))
     assert row.split()[-2:] == ["2", "2"]
     assert simulate(*command, "--strict") == 2
-    assert "--strict leaves nothing out: 1 jobs can never run" in " ".join(capsys.readouterr().err.split())
+    assert "--strict leaves nothing out: 1 job can never run" in capsys.readouterr().err
 
 
 def test_where_no_job_ran_the_exit_code_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,13 +130,22 @@ def test_what_was_left_out_is_said_before_the_run(tmp_path: Path, capsys: pytest
     for mode in (("--cluster", "v100=16:8"), ("--export", tmp_path / "copy.csv")):
         assert simulate("--trace", trace, "--format", "helios", *mode) == 0
         lines = capsys.readouterr().err.splitlines()
-        assert lines[0] == "1 rows without GPUs were left out. The first: 1425512 (helios.csv:3)."
+        assert lines[0] == "1 row without GPUs was left out. The first: 1425512 (helios.csv:3)."
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--policy", "fife"), "there is no policy 'fife'"),
+        (("--policy", "FIFO"), "there is no policy 'FIFO'; did you mean fifo?"),
+        (
+            ("--rounds", "gavel", "--policy", "FIFO"),
+            "Gavel's rounds have no policy 'FIFO'; did you mean fifo?",
+        ),
+        (("--sweep", "round_seconds=60,-1"), "round_seconds is -1"),
+        (("--policy", "fifo:backfill"), "parameter backfill has no value: write backfill=value"),
+        (("--policy", "nomod:X"), "nomod:X: No module named 'nomod': there is no such module here"),
+        (("--placer", "best-fit"), "there is no placer 'best-fit'; did you mean best_fit?"),
         (("--policy", "fifo:depth=3"), "has no parameter depth"),
         (("--policy", "fifo:backfill_depth=many"), "backfill_depth"),
         (("--placer", "nearby"), "there is no placer 'nearby'"),
@@ -154,6 +163,21 @@ def test_what_was_left_out_is_said_before_the_run(tmp_path: Path, capsys: pytest
         (("--option", "estimates=perhaps"), "estimates"),
         (("--round-seconds", "-1"), "round_seconds is -1"),
         (("--trace", "none.csv"), "none.csv"),
+        (("--json", "/nonexistent/x.json"), "--json /nonexistent/x.json: there is no folder /nonexistent"),
+        (("--json", "/proc/x.json"), "--json /proc/x.json: folder /proc cannot be written"),
+        (("--json", "/tmp"), "--json /tmp: is a folder; give the name of a file"),
+        (("--ledger", "/nonexistent/x.csv"), "--ledger /nonexistent/x.csv: there is no folder"),
+        (("--report", "/proc/x/y"), "--report /proc/x/y: folder /proc cannot be written"),
+        (("--report", "/dev/null/x"), "--report /dev/null/x: /dev/null is a file; give a folder"),
+        (("--locality", "0"), "locality is 0; it must be above 0 and at most 1"),
+        (("--locality", "2"), "locality is 2"),
+        (("--locality", "nan"), "locality is nan"),
+        (("--locality=-inf",), "locality is -inf"),
+        (("--sweep", "locality=1,-1"), "locality is -1"),
+        (("--limit", "-3"), "limit is -3; it must be at least 1"),
+        (("--limit", "0"), "limit is 0"),
+        (("--sweep", "limit=2,-1"), "limit is -1"),
+        (("--processes", "-1"), "--processes is -1; it must be at least 1, or 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -163,8 +187,10 @@ def test_bad_input_is_one_line_that_names_it(
     code = simulate("--trace", trace, "--cluster", "v100=4:4", *arguments)
     error = capsys.readouterr().err
     assert code == 2
-    assert said in " ".join(error.split())
+    # Not wrapped, so that grep finds it.
+    assert said in error
     assert "Traceback" not in error
+    assert "3 jobs on 4 GPUs" not in error
 
 
 def test_a_window_measures_some_jobs_and_ends_with_the_last_of_them(tmp_path: Path) -> None:
@@ -197,6 +223,32 @@ def test_a_sweep_over_processes_gives_what_one_after_another_gives(trace: Path, 
         return [{key: value for key, value in run.items() if key not in TIMINGS} for run in runs]
 
     assert without_timing(outs[0]) == without_timing(outs[1])
+
+
+DYING = """
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dying:
+    def allocate(self, view, memory):
+        os._exit(3)
+"""
+
+
+def test_a_run_whose_process_dies_costs_only_itself(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "dying_policies.py").write_text(DYING)
+    command = [sys.executable, str(ROOT / "manage.py"), "simulate", "--trace", str(trace)]
+    policies = ["--policy", "dying_policies:Dying", "--policy", "fifo", "--policy", "sjf"]
+    ended = subprocess.run(
+        [*command, "--cluster", "v100=4:4", *policies, "--processes", "2", "--json", "out.json"],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "dying_policies:Dying (run 1 of 3) has no result: its process died" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert set(numbers(tmp_path / "out.json")) == {"fifo", "sjf"}
 
 
 TIMINGS = {"elapsed_seconds", "decide_seconds"}

@@ -149,9 +149,9 @@ def test_a_job_that_the_format_cannot_say_is_refused(tmp_path: Path) -> None:
 
 def test_elastic_jobs_come_back_as_they_were(tmp_path: Path) -> None:
     lines = (
-        '{"submitted_at": 0, "gpus": 4, "duration_seconds": 60, "min_gpus": 2, "max_gpus": 8,'
-        ' "elastic_mode": "adaptive"}\n'
-        '{"submitted_at": 1, "gpus": 2, "duration_seconds": 60, "min_gpus": 1}\n'
+        '{"submitted_at": 0, "replicas": 2, "gpus_per_replica": 2, "duration_seconds": 60, "min_gpus": 2,'
+        ' "max_gpus": 8, "elastic_mode": "adaptive"}\n'
+        '{"submitted_at": 1, "replicas": 2, "gpus_per_replica": 1, "duration_seconds": 60, "min_gpus": 1}\n'
     )
     (tmp_path / "jobs.jsonl").write_text(lines)
     workload = read_trace(tmp_path / "jobs.jsonl", "allot", strict=True).workload
@@ -169,6 +169,14 @@ def test_elastic_jobs_come_back_as_they_were(tmp_path: Path) -> None:
         ({"elastic_mode": "stretchy"}, "is not resizable, adaptive or fixed_world"),
         ({"elastic_mode": "fixed_world", "max_gpus": 8}, "8 is more than its replicas can use"),
         ({"tasks": "1x2|2x1", "min_gpus": 1}, "a gang of one task"),
+        (
+            {"min_gpus": 1},
+            r"min_gpus: 1 is not a multiple of the 4 GPUs of one replica.*replicas: 4 and gpus_per_replica",
+        ),
+        (
+            {"replicas": 2, "gpus_per_replica": 2, "max_gpus": 7},
+            r"max_gpus: 7 is not a multiple of the 2 GPUs of one replica.*fewer gpus_per_replica",
+        ),
         ({"loss": "linear:a=1"}, "neither sublinear"),
         ({"loss": "sublinear:a=0,b=0,c=1,d=0"}, "does not fall"),
         ({"loss": "superlinear:mu=1.5,b=0,c=0"}, "mu must be between 0 and 1"),
@@ -251,3 +259,8 @@ def test_a_gang_can_be_spelt_out_or_just_counted(tmp_path: Path) -> None:
     assert first.tasks == (Task(replicas=2, gpus=4),)
     assert second.tasks == (Task(replicas=1, gpus=1),)
     assert (first.tenant, first.virtual_cluster, first.time_limit_seconds) == ("everyone", "cluster", 900)
+
+
+def test_an_elastic_job_of_nodes_of_one_gpu_grows_by_single_gpus() -> None:
+    job = {"submitted_at": 0, "gpus": 4, "duration_seconds": 60, "min_gpus": 1}
+    assert read_job(job, gpus_per_node=1).elastic == (1, 4)

@@ -155,6 +155,26 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
             "ends_at: 1e+99 is more than 1e+10",
         ),
         ("{at: 0, lend_rule: {virtual_cluster: cluster, sells: 1}}", "event 1: lend_rule: 'sells' is not"),
+        (
+            "{at: 9, virtual_cluster: {name: cluster, policy: nosuch}}",
+            "event 1: virtual_cluster: policy: there is no policy 'nosuch'",
+        ),
+        (
+            "{at: 9, virtual_cluster: {name: cluster, policy: 'fifo:depth=3'}}",
+            "event 1: virtual_cluster: policy: policy fifo has no parameter depth",
+        ),
+        (
+            "{at: 9, virtual_cluster: {name: cluster, placer: nosuch}}",
+            "event 1: virtual_cluster: placer: there is no placer 'nosuch'",
+        ),
+        (
+            "{at: 9, virtual_cluster: {name: cluster, guaranteed: {v100: 99}}}",
+            "event 1: virtual_cluster: guaranteed: 99 v100 are guaranteed in all; there are 2",
+        ),
+        (
+            "{at: 9, virtual_cluster: {name: cluster, guaranteed: {h100: 1}}}",
+            "event 1: virtual_cluster: guaranteed: there is no h100; the nodes have v100",
+        ),
         ("{at: 0, virtual_cluster: {colour: red}}", "event 1: virtual_cluster: 'colour' is not known here"),
     ],
 )
@@ -164,11 +184,42 @@ def test_a_wrong_event_is_named(tmp_path: Path, event: str, said: str) -> None:
     assert said in str(error.value).replace('"', "'")
 
 
+@pytest.mark.parametrize(
+    "event", ["{at: 90, node_down: zz}", "{at: 90, quota: {tenant: zz, gpus: {v100: 1}}}"]
+)
+def test_a_wrong_event_is_named_before_anything_happens(tmp_path: Path, event: str) -> None:
+    (tmp_path / "story.yaml").write_text(
+        "cluster: v100=2:2\nevents:\n"
+        "  - {at: 0, submit: {gpus: 1, duration_seconds: 500}}\n"
+        f"  - {{at: 10, submit: {{gpus: 1, duration_seconds: 500}}}}\n  - {event}\n"
+    )
+    output = io.StringIO()
+    with pytest.raises(InputError, match=r"story\.yaml: event 3: .*there is no"):
+        replay_scenario(tmp_path / "story.yaml", Case(cluster=""), output)
+    assert output.getvalue() == ""
+
+
+def test_a_guarantee_may_go_from_one_virtual_cluster_to_another_at_an_instant(tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(TWO)
+    story = (
+        f"cluster: {tmp_path / 'two.yaml'}\nevents:\n"
+        "  - {at: 5, virtual_cluster: {name: speech, guaranteed: {v100: 8}}}\n"
+        "  - {at: 5, virtual_cluster: {name: vision, guaranteed: {v100: 0}}}\n"
+    )
+    assert "virtual_cluster name=vision" in told(tmp_path, story)
+    with pytest.raises(InputError, match="event 1: virtual_cluster: guaranteed: 12 v100"):
+        told(
+            tmp_path,
+            story.replace("at: 5, virtual_cluster: {name: vision", "at: 6, virtual_cluster: {name: vision"),
+        )
+
+
 def test_a_file_that_is_no_scenario_is_said(tmp_path: Path) -> None:
     for text, said in (
         ("[]", "must be an object"),
         ("events: [}", "is not YAML"),
         ("x: 1\nevents: []", "is not known"),
+        ("cluster: v100=2:2\npolicy: fife\nevents: []", "story.yaml: policy: there is no policy 'fife'"),
     ):
         with pytest.raises(InputError, match=said):
             told(tmp_path, text)

@@ -121,7 +121,7 @@ def test_philly_counts_the_time_in_which_an_attempt_ran_once(
 ) -> None:
     reading = read(tmp_path, "philly", philly_log(attempts))
     assert work(reading) == [seconds]
-    assert ("1 attempts have no end in the log" in said(reading.workload)) == (attempts[0][1] is None)
+    assert ("1 attempt has no end in the log" in said(reading.workload)) == (attempts[0][1] is None)
 
 
 def test_an_end_that_no_later_attempt_tells_is_a_problem(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_gavel_divides_steps_by_the_rate_of_the_gang_on_the_reference_model(tmp_
 def test_gavel_gang_that_was_not_measured_has_the_rate_of_a_smaller_one(tmp_path: Path) -> None:
     reading = read(tmp_path, "gavel", samples.GAVEL_MSR)
     assert work(reading) == [1000 / 100]
-    assert "1 jobs have a gang size that was not measured" in said(reading.workload)
+    assert "1 job has a gang size that was not measured" in said(reading.workload)
 
 
 def test_gavel_without_a_throughput_table_says_what_it_needs(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_helios_leaves_out_jobs_without_gpus_and_counts_time_outs_as_failures(tm
     assert [(job.tenant, job.gpus) for job in jobs(reading)] == [("vcJkd", 1), ("vcpDC", 16)]
     assert reading.workload.arrivals[1].truth.status == "failed"
     assert reading.workload.left_out == (
-        "1 rows without GPUs were left out. The first: 1425512 (trace.csv:3).",
+        "1 row without GPUs was left out. The first: 1425512 (trace.csv:3).",
     )
 
 
@@ -198,10 +198,10 @@ def test_slurm_accounts_are_tenants_and_jobs_arrive_when_they_are_eligible(tmp_p
     assert (timed_out.job.gpus, timed_out.job.gpu_models, timed_out.job.time_limit_seconds) == (1, (), 1831)
     assert [each.truth.status for each in (whole, late, timed_out)] == ["passed", "killed", "failed"]
     assert reading.workload.left_out == (
-        "1 jobs that have not ended were left out. The first: 106 (trace.csv:7).",
-        "1 jobs that never ran were left out. The first: 105 (trace.csv:6).",
-        "1 jobs without GPUs were left out. The first: 104 (trace.csv:5).",
-        "1 steps of jobs were left out. The first: 101.batch (trace.csv:8).",
+        "1 job that has not ended was left out. The first: 106 (trace.csv:7).",
+        "1 job that never ran was left out. The first: 105 (trace.csv:6).",
+        "1 job without GPUs was left out. The first: 104 (trace.csv:5).",
+        "1 step of jobs was left out. The first: 101.batch (trace.csv:8).",
         "1 row was not in order of submission and moved. The first: trace.csv:4.",
     )
 
@@ -230,7 +230,7 @@ def test_openb_pods_have_the_parts_of_gpus_that_they_ask_for(tmp_path: Path) -> 
     assert without.tasks == (Task(replicas=1, gpus=0, cpus=32.0, memory_bytes=49_152 * 2**20),)
     assert work(reading) == [12_537_496, 12_902_960 - 427_161, 10_822_031 - 427_091]
     assert reading.workload.left_out == (
-        "1 pods that were never scheduled were left out. The first: openb-pod-0003 (trace.csv:5).",
+        "1 pod that was never scheduled was left out. The first: openb-pod-0003 (trace.csv:5).",
     )
     assert whole.gpu_models == ()
 
@@ -396,6 +396,13 @@ WRONG = [
         '"gpus": 1',
         '"gpu": 1',
         "gpu: is not a field of this format; did you mean gpus",
+    ),
+    (
+        "allot",
+        samples.ALLOT_LINES,
+        '"gpus": 1',
+        '"gpus": 1, "gpus": 2',
+        "gpus: is given twice",
     ),
     (
         "allot",
@@ -685,3 +692,13 @@ def test_seconds_that_grow_too_large_by_arithmetic_are_refused_too(tmp_path: Pat
     values[column] = "1e307"
     reading = read(tmp_path, "chronus", "\n".join([header, ",".join(values), *rest]) + "\n")
     assert [problem.field for problem in reading.problems] == ["duration_seconds"]
+
+
+@pytest.mark.parametrize(("format", "column"), [("allot", "gpus"), ("helios", "gpu_num")])
+def test_a_column_that_is_given_twice_is_refused_by_its_name(
+    tmp_path: Path, format: str, column: str
+) -> None:
+    header, _, rows = SAMPLES[format][0].partition("\n")
+    text = "\n".join([f"{header},{column}", *(f"{row},2" for row in rows.splitlines())])
+    with pytest.raises(TraceError, match=rf"trace\.csv:1: {column}: the header has this column twice"):
+        read(tmp_path, format, text)

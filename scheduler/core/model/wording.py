@@ -57,6 +57,11 @@ def listed(names: Collection[str], most: int = 5) -> str:
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
+def counted(count: int, what: str) -> str:
+    """Return "1 job", "1,200 jobs"."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def jobs(ids: Collection[JobId]) -> str:
     """Return "job 7", "jobs 7 and 8"."""
     return ("job " if len(ids) == 1 else "jobs ") + listed([str(job) for job in ids])

@@ -6,7 +6,7 @@ One of ours needs a file and a line here. An outside package declares entry poin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Container, Iterator, Mapping, MutableMapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -69,6 +69,21 @@ _PLACERS: Mapping[str, str] = {
 UNUSABLE: dict[str, str] = {}
 
 
+def line_in(modules: Container[str], error: BaseException) -> str:
+    """Return " in FILE, line N": the innermost line of these modules that an error passed; "" if none.
+
+    The author of a plug-in finds the mistake by it, which the error's words alone may not show.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" in {error.filename}, line {error.lineno}"
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") in modules:
+            found = f" in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
 def checked(name: str, plugin: object, method: str) -> Any:
     """Return a plug-in's class; raise UnknownPlugin if it is not a frozen dataclass with that method."""
     if not (isinstance(plugin, type) and is_dataclass(plugin) and callable(getattr(plugin, method, None))):
@@ -123,7 +138,7 @@ def with_installed(group: str, method: str, ours: Mapping[str, str]) -> Plugins[
             if point.name in found:
                 raise UnknownPlugin(f"{point.value}: another plug-in has this name")
             found[point.name] = checked(point.value, point.load(), method)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             UNUSABLE[point.name] = f"{type(error).__name__}: {error}"
     return found
 
@@ -194,6 +209,10 @@ def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mappin
         return known[name](**values)
     except (TypeError, ValueError) as error:
         raise UnknownPlugin(f"{kind} {name} does not take these parameters: {error}") from error
+    # The code of a plug-in may fail in any way.
+    except (Exception, SystemExit) as error:
+        where = line_in((known[name].__module__,), error)
+        raise UnknownPlugin(f"{kind} {name} cannot be made: {error!r}{where}") from error
 
 
 def _checked(what: str, parameter: Field[Any], value: Any) -> Any:

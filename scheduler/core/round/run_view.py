@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -18,7 +18,7 @@ from scheduler.core.model.gpu_parts import SHARE_NEVER
 from scheduler.core.model.plan import Decision, Grant, LedgerLine, Mode, Placement, Reason
 from scheduler.core.model.snapshot import AllocationId, JobId, Memory, Running
 from scheduler.core.placers.consolidate import Consolidate
-from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.registry import line_in, make_placer, make_policy
 
 #: The policy and placer that serve a view whose own take too long.
 CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
@@ -198,13 +198,27 @@ def standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
 def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
     """Return the policy's decision; raise PolicyError when it fails or grants what is not allowed."""
     try:
-        decision = _without_forbidden_sharing(policy.allocate(view, memory), view)
+        decision = policy.allocate(view, memory)
+        if not isinstance(decision, Decision):
+            raise PolicyError(_returned("policy", policy, "allocate", decision, Decision))
+        decision = _without_forbidden_sharing(decision, view)
         check_decision(decision, view)
     except PolicyError:
         raise
-    except Exception as error:  # A policy may fail in any way; that costs only its own view.
-        raise PolicyError(f"policy {type(policy).__name__} failed: {error!r}") from error
+    # A policy may fail in any way, also by sys.exit(); that costs only its own view.
+    except (Exception, SystemExit) as error:
+        raise PolicyError(_failed("policy", policy, error)) from error
     return decision
+
+
+def _failed(kind: str, plugin: object, error: BaseException) -> str:
+    own = {each.__module__ for each in type(plugin).__mro__}
+    return f"{kind} {type(plugin).__name__} failed: {error!r}{line_in(own, error)}"
+
+
+def _returned(kind: str, plugin: object, method: str, value: object, expected: type) -> str:
+    what = "None" if value is None else f"an object of type {type(value).__name__}"
+    return f"{kind} {type(plugin).__name__} failed: {method} returned {what}, not a {expected.__name__}"
 
 
 def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
@@ -343,7 +357,7 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
             return PlacerDecision(placements={}), settle_exactly(view, decision, {})
         together = getattr(placer, "together", False)
         offered = _offered(view, decision)
-        placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
+        placed = place_tagged(decision.grants, view, offered, _placing(placer), together=together)
         if isinstance(placer, Consolidate) and view.tagged is None and _disturbed_no_one(offered, view):
             # The placer settled each grant on this same capacity; doing so again would change nothing.
             _check_limits(offered, view)
@@ -351,8 +365,21 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:
         raise
-    except Exception as error:  # A placer may fail in any way; that costs only its own view.
-        raise PolicyError(f"placer {type(placer).__name__} failed: {error!r}") from error
+    # A placer may fail in any way, too.
+    except (Exception, SystemExit) as error:
+        raise PolicyError(_failed("placer", placer, error)) from error
+
+
+def _placing(placer: Placer) -> Callable[[Sequence[Grant], View, Capacity], PlacerDecision]:
+    """Return the placer's own method; it raises PolicyError for another answer than a decision."""
+
+    def placing(grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+        placed = placer.place(grants, view, capacity)
+        if not isinstance(placed, PlacerDecision):
+            raise PolicyError(_returned("placer", placer, "place", placed, PlacerDecision))
+        return placed
+
+    return placing
 
 
 def _disturbed_no_one(capacity: Capacity, view: View) -> bool:

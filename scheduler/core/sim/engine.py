@@ -171,7 +171,8 @@ class Engine:
             if instant >= wake:
                 if wake == math.inf:
                     left = len(self.round_engine.facts.jobs)
-                    return f"nothing more can happen, and {left} jobs wait for ever" if left else ""
+                    jobs = "1 job waits" if left == 1 else f"{left:,} jobs wait"
+                    return f"nothing more can happen, and {jobs} for ever" if left else ""
                 self._advance(wake)
 
     @property

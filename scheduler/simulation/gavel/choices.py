@@ -133,3 +133,6 @@ _POLICIES: Mapping[str, tuple[Callable[[Mapping[str, Any], int], Shares], Mappin
     ),
     "isolated": (lambda given, seed: IsolatedSplit(), {}),
 }
+
+#: The names of the policies.
+POLICIES = tuple(sorted(_POLICIES))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from scheduler.core.model import wording
 from scheduler.simulation.report.distribution import Distribution
 from scheduler.simulation.report.measures import Measures
 from scheduler.simulation.report.quantities import Unit, labels, number, percent, relative, time_unit
@@ -171,7 +172,7 @@ def summary_table(measures: Sequence[Measures]) -> str:
         if one.cut_short
     ]
     table += [
-        f"{name}: slowdown and ρ leave out {one.jobs.without_work:,} jobs without work"
+        f"{name}: slowdown and ρ leave out {wording.counted(one.jobs.without_work, 'job')} without work"
         for name, one in zip(labels(measures), measures, strict=True)
         if one.jobs.without_work
     ]

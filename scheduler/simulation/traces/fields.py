@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from typing import Any
 
 from scheduler.core.model import wording
 from scheduler.core.sim.workload import Status
@@ -28,6 +29,15 @@ class BadField(Exception):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}" if field else message)
         self.field, self.message = field, message
+
+
+def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, of whose pairs no key is given twice: which of the two holds would be a guess."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise BadField(next(name for name in names if names.count(name) > 1), "is given twice; give it once")
+    return made
 
 
 def shown(value: object) -> str:

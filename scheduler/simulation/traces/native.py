@@ -18,9 +18,7 @@ from typing import Any
 
 from scheduler.core.model import wording
 from scheduler.core.model.snapshot import (
-    ADAPTIVE,
     DOWNGRADE,
-    FIXED_WORLD,
     PREEMPT,
     RESIZABLE,
     Candidates,
@@ -32,7 +30,7 @@ from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.file_kinds import json_fault
-from scheduler.simulation.traces import data_sets, fields, parts, processors
+from scheduler.simulation.traces import data_sets, elasticity, fields, parts, processors
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.pollux import with_profile
@@ -80,7 +78,6 @@ FIELDS = (
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: The seconds of an iteration by stage, and what devices report.
 _PROFILE = ("storage", "gpu", "network", "utilisation", "memory_utilisation", "memory_bytes", "amp")
-_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
 _WRITTEN = tuple(name for name in FIELDS if name not in ("gpus", "batch_size", "loss"))
 
@@ -97,13 +94,18 @@ class _EarlierJobs:
 def read(source: Source) -> None:
     """Read a table, or JSON lines when the first character is {."""
     seen = _EarlierJobs()
+    profiles, size = source.options.profiles, source.options.gpus_per_node
     # Once any job states its expected duration, that of a job that states none is unknown.
     text = source.text().lstrip()
     if text.startswith("{"):
         source.read(
             source.lines(),
             lambda line: _job(
-                _object(line), seen, estimated='"estimate_seconds"' in text, profiles=source.options.profiles
+                _object(line),
+                seen,
+                estimated='"estimate_seconds"' in text,
+                profiles=profiles,
+                gpus_per_node=size,
             ),
         )
         return
@@ -115,27 +117,30 @@ def read(source: Source) -> None:
         raise source.unusable(
             "the header has neither gpus nor replicas and gpus_per_replica, nor tasks", 1, "gpus"
         )
-    required = _REQUIRED[:1] if "batch_size" in names and source.options.profiles else _REQUIRED
+    required = _REQUIRED[:1] if "batch_size" in names and profiles else _REQUIRED
     optional = [name for name in FIELDS if name not in required]
     order = (*required, *optional)
     estimated = "estimate_seconds" in names
 
     def from_row(row: tuple[str, ...]) -> TracedJob:
         given = {name: value for name, value in zip(order, row, strict=True) if value != ""}
-        return _job(given, seen, estimated=estimated, profiles=source.options.profiles)
+        return _job(given, seen, estimated=estimated, profiles=profiles, gpus_per_node=size)
 
     source.read(source.rows(required, optional), from_row)
 
 
-def read_job(given: Mapping[str, Any], profiles: Path | None = None) -> TracedJob:
+def read_job(
+    given: Mapping[str, Any], profiles: Path | None = None, gpus_per_node: int | None = None
+) -> TracedJob:
     """Return the job that these fields describe; raise BadField for the first wrong field."""
     _check_names(given)
-    return _job(given, _EarlierJobs(), estimated="estimate_seconds" in given, profiles=profiles)
+    estimated = "estimate_seconds" in given
+    return _job(given, _EarlierJobs(), estimated=estimated, profiles=profiles, gpus_per_node=gpus_per_node)
 
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        job = json.loads(line)
+        job = json.loads(line, object_pairs_hook=fields.once)
     except (ValueError, RecursionError) as error:
         words, _ = json_fault(error)
         raise BadField("", f"is not JSON: {words}; the line may be cut off") from None
@@ -157,7 +162,12 @@ def _near(name: str) -> str:
 
 
 def _job(
-    given: Mapping[str, Any], seen: _EarlierJobs, *, estimated: bool, profiles: Path | None = None
+    given: Mapping[str, Any],
+    seen: _EarlierJobs,
+    *,
+    estimated: bool,
+    profiles: Path | None = None,
+    gpus_per_node: int | None = None,
 ) -> TracedJob:
     for name in _REQUIRED:
         if name not in given and not (name == "duration_seconds" and profiles and "batch_size" in given):
@@ -200,12 +210,12 @@ def _job(
         reservation=str(given.get("reservation", "")),
         nodes=_candidates(given),
         on_reclaim=_on_reclaim(given.get("on_reclaim", "")),
-        elastic_mode=_elastic_mode(given.get("elastic_mode", RESIZABLE)),
+        elastic_mode=elasticity.mode_of(given.get("elastic_mode", RESIZABLE)),
         loss=None if given.get("loss") is None else loss_curve(str(given["loss"])),
         profile=_profile(given.get("profile", "")),
         data=data_sets.told(given.get("data", "")),
     )
-    job = job._replace(elastic=_elastic(given, job, tasks))
+    job = job._replace(elastic=elasticity.bounds_of(given, job, tasks, gpus_per_node))
     has_parts = any(task.part is not None for task in tasks or ())
     if has_parts and job.elastic is not None:
         raise BadField("min_gpus", "a job with parts of GPUs has a fixed number of replicas")
@@ -215,33 +225,6 @@ def _job(
         job = with_profile(job, profiles, fields.count("batch_size", given["batch_size"], "samples"))
     seen.ids.add(key)
     return job
-
-
-def _elastic(
-    given: Mapping[str, Any], job: TracedJob, tasks: Sequence[Task] | None
-) -> tuple[int, int] | None:
-    """Return the fewest and the most GPUs; None for a job that states neither, nor a mode."""
-    if not {"min_gpus", "max_gpus", "elastic_mode"} & set(given):
-        return None
-    least = fields.count("min_gpus", given.get("min_gpus", job.gpus))
-    most = fields.count("max_gpus", given.get("max_gpus", job.gpus))
-    if least > job.gpus:
-        raise BadField("min_gpus", f"{least} is more than its own {job.gpus} GPUs; it must be at most that")
-    if most < job.gpus:
-        raise BadField("max_gpus", f"{most} is less than its own {job.gpus} GPUs; it must be at least that")
-    if job.elastic_mode == FIXED_WORLD and most > job.gpus:
-        raise BadField(
-            "max_gpus", f"{most} is more than its replicas can use; at most {job.gpus} in a fixed world"
-        )
-    if tasks is not None and len(tasks) > 1:
-        raise BadField("min_gpus", "is of a gang of one task; this one has several")
-    return least, most
-
-
-def _elastic_mode(value: Any) -> str:
-    if value in _MODES:
-        return str(value)
-    raise BadField("elastic_mode", f"{shown(value)} is not {wording.either(_MODES)}")
 
 
 def loss_curve(text: str) -> LossCurve:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,11 @@ from scheduler.simulation.traces.options import TraceOptions
 
 Row = TypeVar("Row")
 
+#: What a sentence about several rows begins with, and what else of it differs in a sentence about one.
+_KINDS = re.compile(r"^(attempt|job|pod|row|step)s\b")
+_OF_ONE = {"were": "was", "have": "has", "they count": "it counts", "they run": "it runs"}
+_OF_SEVERAL = re.compile(rf"\b({'|'.join(_OF_ONE)})\b")
+
 #: zlib's window for a gzip archive, and how many bytes of it are unpacked at a time.
 _GZIP, _PIECE_BYTES = 31, 1 << 12
 
@@ -37,6 +43,13 @@ ANY_VIRTUAL_CLUSTER = "cluster"
 
 #: The largest priority, and, negated, the smallest.
 MOST_PRIORITY = 1_000_000
+
+
+def counted(count: int, sentence: str) -> str:
+    """Return "3 rows without GPUs were left out.", or "1 row without GPUs was left out."."""
+    if count == 1:
+        sentence = _OF_SEVERAL.sub(lambda found: _OF_ONE[found[0]], _KINDS.sub(r"\1", sentence))
+    return f"{count:,} {sentence}"
 
 
 class TracedJob(NamedTuple):
@@ -232,6 +245,8 @@ class Source:
             )
         width = len(header)
         columns = [*required, *optional]
+        if twice := [name for name in columns if header.count(name) > 1]:
+            raise self.unusable("the header has this column twice; leave one out", 1, twice[0])
         pick = itemgetter(*[header.index(name) if name in header else width for name in columns])
         try:
             for row in reader:
@@ -320,14 +335,14 @@ class Source:
 
     def sentences(self) -> tuple[str, ...]:
         """Return the notes on assumptions, with the number of rows that each concerns."""
-        counted = [f"{self.assumed[sentence]:,} {sentence}" for sentence in sorted(self.assumed)]
-        return (*self.notes, *counted)
+        said = [counted(self.assumed[sentence], sentence) for sentence in sorted(self.assumed)]
+        return (*self.notes, *said)
 
     def left_out(self) -> tuple[str, ...]:
         """Return sentences about the rows that were left out, each with their number and the first."""
         return tuple(
             [
-                f"{count:,} {sentence} The first: {first}."
+                f"{counted(count, sentence)} The first: {first}."
                 for sentence, (count, first) in sorted(self._left_out.items())
             ]
         )

@@ -374,7 +374,7 @@ class TestFailingPolicies:
     def test_a_policy_that_raises_costs_only_its_own_view(self) -> None:
         snapshot = replace(scripted_snapshot(), memory={"research": {"round": 4}})
         plan = decide(snapshot)
-        self.assert_standstill(plan, "policy Scripted failed: ZeroDivisionError('no weights')")
+        self.assert_standstill(plan, "policy Scripted failed: ZeroDivisionError('no weights') in ")
         assert plan.memory == {"research": {"round": 4}}
 
     @pytest.mark.parametrize(
@@ -399,6 +399,54 @@ class TestFailingPolicies:
     def test_a_wrong_parameter_names_the_right_ones(self) -> None:
         with pytest.raises(UnknownPlugin, match="no parameter backfil; it takes backfill or backfill_depth"):
             make_policy("fifo", {"backfil": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exiting:
+    """Ends the process, if it is let, or returns no decision; as a policy and as a placer."""
+
+    says: str = ""
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        return self._answer()
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+        return self._answer()
+
+    def _answer(self) -> Any:
+        if not self.says:
+            raise SystemExit(0)
+        return None if self.says == "none" else self.says
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "message"),
+    [
+        ("policy", "", "policy Exiting failed: SystemExit(0) in "),
+        ("policy", "none", "policy Exiting failed: allocate returned None, not a Decision"),
+        ("policy", "x", "allocate returned an object of type str, not a Decision"),
+        ("placer", "", "placer Exiting failed: SystemExit(0) in "),
+        ("placer", "none", "placer Exiting failed: place returned None, not a PlacerDecision"),
+    ],
+)
+def test_a_plugin_that_exits_or_returns_no_decision_costs_only_its_own_view(
+    monkeypatch: pytest.MonkeyPatch, kind: str, says: str, message: str
+) -> None:
+    monkeypatch.setattr(registry, "POLICIES", {**registry.POLICIES, "exiting": Exiting})
+    monkeypatch.setattr(registry, "PLACERS", {**registry.PLACERS, "exiting": Exiting})
+    chosen: dict[str, Any] = {kind: "exiting", f"{kind}_parameters": {"says": says}}
+    plan = decide(
+        make_snapshot(
+            nodes=make_cluster(2),
+            jobs=[make_job(2, 4), make_job(3, 4, virtual_cluster="products")],
+            virtual_clusters=[make_virtual_cluster("products"), make_virtual_cluster(**chosen)],
+        )
+    )
+    assert kinds(plan) == {3: "start"}
+    assert message in plan.degraded["research"]
+    if not says:
+        # The line of the plug-in itself, by which its author finds the mistake.
+        assert f"{__file__}, line " in plan.degraded["research"]
 
 
 def misplacing(*replicas: Sequence[int]) -> type:

@@ -151,7 +151,7 @@ def test_a_gang_that_is_larger_than_what_is_in_service_waits_for_the_next_look()
 def test_a_run_ends_though_looks_go_on_and_a_job_waits_in_vain() -> None:
     held = arrival(2, 0.0, 100.0, held=True)
     engine = Engine(world(), [arrival(1, 0.0, 100.0), held], Rules(autoscaling=Autoscaling()))
-    assert "1 jobs wait for ever" in engine.run()
+    assert "1 job waits for ever" in engine.run()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_what_a_job_waits_for_may_be_that_another_fails() -> None:
     assert ends(simulate(cluster(8), arrivals)) == {1: 10.0, 2: 15.0}
     arrivals[0] = arrival(1, 0.0, 10.0)
     engine = Engine(cluster(8), arrivals)
-    assert engine.run() == "nothing more can happen, and 1 jobs wait for ever"
+    assert engine.run() == "nothing more can happen, and 1 job waits for ever"
     assert engine.progress[JobId(1)].ended_at == 10.0
 
 

@@ -74,7 +74,7 @@ class TestTime:
 
     def test_what_waits_for_ever_is_counted(self) -> None:
         engine = Engine(cluster(), [arrival(1, 0.0, 1.0, held=True)])
-        assert engine.run() == "nothing more can happen, and 1 jobs wait for ever"
+        assert engine.run() == "nothing more can happen, and 1 job waits for ever"
 
     def test_it_ends_when_it_is_told_to(self) -> None:
         engine = Engine(cluster(1), [arrival(1, 0.0, 10.0), arrival(2, 0.0, 10.0)])

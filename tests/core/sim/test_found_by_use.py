@@ -125,7 +125,7 @@ def test_a_run_ends_where_a_job_can_never_run_again(text: str) -> None:
     policy, parameters = split_policy(text)
     facts = cluster(8, policy=policy, parameters=parameters)
     engine = Engine(facts, [arrival(1, 0.0, 90_000.0)], script=[NodeTurns(at=10.0, healthy=False)])
-    assert "1 jobs wait for ever" in engine.run(lambda engine: engine.rounds > 100)
+    assert "1 job waits for ever" in engine.run(lambda engine: engine.rounds > 100)
 
 
 @pytest.mark.parametrize("text", EVERY_POLICY)
@@ -158,7 +158,7 @@ def test_a_policy_that_never_starts_what_fits_is_not_asked_for_ever(
     facts = cluster(8, policy="hesitant", parameters={"seconds": days * 86_400.0})
     engine = Engine(facts, [arrival(1, 0.0, 60.0)])
     said = engine.run(lambda engine: engine.rounds > 1_000)
-    assert said == ("" if starts else "nothing more can happen, and 1 jobs wait for ever")
+    assert said == ("" if starts else "nothing more can happen, and 1 job waits for ever")
 
 
 @pytest.mark.parametrize("placer", ["spread", "consolidate", "fgd"])

@@ -81,7 +81,7 @@ def test_what_cannot_shrink_is_stopped_in_time_for_its_checkpoint() -> None:
 def test_a_run_ends_though_curves_go_on_and_a_job_waits_in_vain() -> None:
     held = replace(make_job(2, 4), held=True)
     engine = Engine(world(), [arrival(make_job(1, 4), 1.0), arrival(held, 1.0)], Rules(), pools=[POOL])
-    assert "1 jobs wait for ever" in engine.run()
+    assert "1 job waits for ever" in engine.run()
 
 
 def test_a_node_that_is_named_is_lent_and_asked_back() -> None:
