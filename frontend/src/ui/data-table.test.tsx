@@ -126,6 +126,13 @@ describe("the states of a list", () => {
     expect(refetch).toHaveBeenCalledOnce();
   });
 
+  it("does not offer to try again what a role may not do", () => {
+    const error = Object.assign(new Error("This is for operators of the platform only."), { status: 403 });
+    render(<DataTable {...props} rows={undefined} query={{ ...loaded, isError: true, error }} />);
+    expect(screen.getByRole("alert").textContent).toBe("This is for operators of the platform only.");
+    expect(screen.queryByRole("button")).toBeNull();
+  });
+
   it("keeps the rows that are known when asking again failed", () => {
     render(<DataTable {...props} rows={NODES} query={{ ...loaded, isError: true, error: new Error("Gone.") }} />);
     expect(screen.getByRole("alert")).toBeTruthy();
