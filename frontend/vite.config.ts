@@ -19,6 +19,19 @@ const fontLicence: Plugin = {
   },
 };
 
+// The form shows what is said of fields that have a label. What is said of the others is half of the schema's bytes.
+const unshownDescriptions: Plugin = {
+  name: "unshown-descriptions",
+  enforce: "pre",
+  transform(code, id) {
+    if (!id.endsWith("/job-spec.schema.json")) return;
+    return JSON.stringify(JSON.parse(code), (_, value: unknown) => {
+      const isUnshown = typeof value === "object" && value !== null && "description" in value && !("title" in value);
+      return isUnshown ? { ...value, description: undefined } : value;
+    });
+  },
+};
+
 // Files of tests share modules, which are loaded once; but not those that put others in a module's place.
 const replacesModules = readdirSync(at("./src"), { recursive: true, encoding: "utf-8" })
   .filter((path) => /\.test\.tsx?$/.test(path) && readFileSync(at(`./src/${path}`), "utf-8").includes("vi.mock("))
@@ -33,7 +46,7 @@ const components = {
 export default defineConfig(({ command }) => ({
   // Django serves index.html on every page and the built files under STATIC_URL.
   base: command === "build" ? "/static/" : "/",
-  plugins: [react(), fontLicence],
+  plugins: [react(), fontLicence, unshownDescriptions],
   resolve: { alias: { "@": at("./src") } },
   server: {
     proxy: {

@@ -78,4 +78,6 @@ def reservation_in_words(reservation: Reservation) -> str:
 
 
 def in_words(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M %Z}"
+    """Return "2026-11-21 14:05:30 UTC", without the seconds where they are zero."""
+    seconds = f":{instant:%S}" if instant.second else ""
+    return f"{instant:%Y-%m-%d %H:%M}{seconds} {instant:%Z}"

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.installation import ROOT
+from tests.patience import until
 
 pytestmark = pytest.mark.browser
 
@@ -36,6 +37,23 @@ def test_no_page_is_wider_than_the_screen(garden, open_page):
             page.set_viewport_size({"width": width, "height": 844})
             beyond = page.evaluate(BEYOND)
             assert beyond <= 0, f"{path} is {beyond} pixels too wide for {width}"
+
+
+def test_a_phone_shows_why_a_job_failed_without_scrolling_sideways(garden, open_page):
+    """A cell of sentences stands below the others of its row; beside them it was off the screen."""
+    job = garden.submit("echo no such data set; exit 3", name="fails-on-a-phone")
+    until(lambda: garden.platform.call("GET", f"jobs/{job}")["state"] == "failed", "the job to fail")
+    page = open_page("vera", width=390, height=844)
+    for path, header in (("/failures", "Cause"), (f"/events?job={job}", "Message")):
+        page.goto(path)
+        row = page.get_by_role("row", name=re.compile("fails-on-a-phone")).first
+        cell = row.locator(f"[data-label={header}]")
+        expect(cell).to_be_visible()
+        assert cell.inner_text(), f"{path} says nothing of the job"
+        box = cell.bounding_box()
+        assert 0 <= box["x"] <= 390 - box["width"], f"{path}: {box}"
+        others = row.evaluate("(row) => row.firstElementChild.getBoundingClientRect().bottom")
+        assert box["y"] >= others, f"{path}: the sentences stand beside the other cells"
 
 
 def test_the_theme_follows_the_system_until_one_is_chosen(open_page):

@@ -2,6 +2,7 @@ import { QueryClient, QueryObserver } from "@tanstack/react-query";
 import { waitFor } from "@testing-library/react";
 import { expect, it, onTestFinished, vi } from "vitest";
 
+import { ApiError } from "@/api/client";
 import { mapNodesQuery } from "@/api/map-queries";
 import type { Job } from "@/api/schema";
 import { startLive } from "@/app/live-queries";
@@ -25,6 +26,19 @@ it("asks again for what was under way when the stream opened: its answer is perh
   openStream(() => startLive(queries));
   await waitFor(() => expect(observer.getCurrentResult().data).toBe("new"));
   expect(read).toHaveBeenCalledTimes(2);
+});
+
+it("does not ask again for what the role of a person forbids", async () => {
+  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  const forbidden = vi.fn(() => Promise.reject(new ApiError(403, "forbidden", "This is for operators only.")));
+  const broken = vi.fn(() => Promise.reject(new ApiError(500, "unavailable", "The server failed.")));
+  for (const [name, queryFn] of Object.entries({ forbidden, broken }))
+    onTestFinished(new QueryObserver(queries, { queryKey: [name], queryFn }).subscribe(() => undefined));
+  await waitFor(() => expect(queries.getQueryState(["forbidden"])?.status).toBe("error"));
+
+  openStream(() => startLive(queries));
+  await waitFor(() => expect(broken).toHaveBeenCalledTimes(2));
+  expect(forbidden).toHaveBeenCalledTimes(1);
 });
 
 it("asks for lists again when a job of the map changes its state, not when it only becomes known whole", async () => {

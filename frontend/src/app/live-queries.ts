@@ -2,6 +2,7 @@
 
 import type { Query, QueryClient } from "@tanstack/react-query";
 
+import type { ApiError } from "@/api/client";
 import { meQuery } from "@/api/queries";
 import { live } from "@/live/live";
 import type { LiveState } from "@/live/store";
@@ -11,8 +12,11 @@ const REFETCH_EVERY_MS = 60_000;
 const LIST_PAUSE_MS = 1500;
 
 export function startLive(queries: QueryClient): () => void {
-  // A form that is open goes on from what it has read.
-  const all = { predicate: ({ queryKey: [kind] }: Query) => kind !== "me" && kind !== "edition" };
+  // A form that is open goes on from what it has read. What the role of a person forbids stays forbidden.
+  const all = {
+    predicate: ({ queryKey: [kind], state: { error } }: Query) =>
+      kind !== "me" && kind !== "edition" && (error as Partial<ApiError> | null)?.status !== 403,
+  };
   const refetchAll = () => void queries.invalidateQueries(all);
   const checkSession = () => void queries.refetchQueries({ queryKey: meQuery.queryKey });
   // What changed before a connection, the first one too, was told to nobody.

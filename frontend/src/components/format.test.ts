@@ -91,7 +91,12 @@ describe("times in the server's sentences", () => {
   });
 
   it("may name their year", () => {
-    const at = moment("2026-11-26T04:39:00Z");
+    const at = moment("2026-11-26T04:39:17Z");
+    expect(inLocalTime("offers 1 K80 until 2026-11-26 04:39:17 UTC", 0)).toBe(`offers 1 K80 until ${at}`);
+  });
+
+  it("get no seconds that the server does not state", () => {
+    const at = moment("2026-11-26T04:39:00Z").replace(/:00$/, "");
     expect(inLocalTime("offers 1 K80 until 2026-11-26 04:39 UTC", 0)).toBe(`offers 1 K80 until ${at}`);
   });
 

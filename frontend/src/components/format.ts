@@ -83,7 +83,7 @@ const dayFormat = new Intl.DateTimeFormat(undefined, {
 });
 
 const UTC_TIME = /(\d\d:\d\d:\d\d) UTC on (\d{1,2} [A-Z][a-z]+)/g;
-const UTC_DATE = /(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/g;
+const UTC_DATE = /(\d{4}-\d\d-\d\d) (\d\d:\d\d(:\d\d)?) UTC/g;
 const YEAR_MS = 365.25 * 86_400_000;
 
 /**
@@ -92,7 +92,10 @@ const YEAR_MS = 365.25 * 86_400_000;
  */
 export function inLocalTime(text: string, near: string | number): string {
   const around = new Date(near).getTime();
-  const dated = text.replace(UTC_DATE, (_, day: string, clock: string) => moment(`${day}T${clock}:00Z`));
+  // Of a time without seconds, zero seconds would be false.
+  const dated = text.replace(UTC_DATE, (_, day: string, clock: string, seconds?: string) =>
+    (seconds ? momentFormat : dayFormat).format(new Date(`${day}T${clock}Z`)),
+  );
   return dated.replace(UTC_TIME, (said, clock: string, day: string) => {
     const year = new Date(around).getUTCFullYear();
     const at = [year - 1, year, year + 1]

@@ -38,6 +38,12 @@ describe("the table", () => {
     expect(names()).toEqual(["node-10", "node-2", "node-1"]);
   });
 
+  it("tells each cell what its header is, for screens that show no row of headers", () => {
+    render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
+    const cells = within(screen.getByRole("table", { name: "Nodes" })).getAllByRole("cell");
+    expect(cells.slice(0, 2).map((cell) => cell.getAttribute("data-label"))).toEqual(["GPUs", null]);
+  });
+
   it("sorts by what a header's button says, those without a value last, and returns to the first order", async () => {
     const user = aUser();
     render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
@@ -124,6 +130,13 @@ describe("the states of a list", () => {
     expect(screen.queryByText("No nodes yet")).toBeNull();
     await aUser().click(screen.getByRole("button", { name: "Try again" }));
     expect(refetch).toHaveBeenCalledOnce();
+  });
+
+  it("does not offer to try again what a role may not do", () => {
+    const error = Object.assign(new Error("This is for operators of the platform only."), { status: 403 });
+    render(<DataTable {...props} rows={undefined} query={{ ...loaded, isError: true, error }} />);
+    expect(screen.getByRole("alert").textContent).toBe("This is for operators of the platform only.");
+    expect(screen.queryByRole("button")).toBeNull();
   });
 
   it("keeps the rows that are known when asking again failed", () => {

@@ -314,19 +314,21 @@ function HeaderCell({ column, sorted, onSort }: HeaderCellProps) {
 }
 
 interface CellProps {
-  column: Pick<Column<never>, "isRowHeader" | "isNumeric" | "className">;
+  column: Omit<Column<never>, "cell">;
   attributes?: Attributes | undefined;
   children: ReactNode;
 }
 
-function Cell({ column: { isRowHeader, isNumeric, className }, attributes, children }: CellProps) {
+function Cell({ column, attributes, children }: CellProps) {
+  const { header, isHeaderHidden, isRowHeader, isNumeric, className } = column;
   const look = classes(isNumeric && numeric, className);
   return isRowHeader ? (
     <th scope="row" className={look} {...attributes}>
       {children}
     </th>
   ) : (
-    <td className={look} {...attributes}>
+    // Styles show the header there where a narrow screen has no row of headers.
+    <td className={look} data-label={isHeaderHidden || typeof header !== "string" ? undefined : header} {...attributes}>
       {children}
     </td>
   );

@@ -27,12 +27,17 @@ export function EmptyState({ title, children, action }: { title: string; childre
   );
 }
 
+/** What a role may not do is refused as often as it is asked. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof Error && "status" in error && error.status === 403;
+}
+
 export function ErrorNotice({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   return (
     <div role="alert" className={styles.error}>
       <CircleAlert size={16} aria-hidden />
       <span>{error instanceof Error ? error.message : "Something went wrong."}</span>
-      {onRetry && (
+      {onRetry && !isForbidden(error) && (
         <Button look="quiet" onClick={onRetry}>
           Try again
         </Button>

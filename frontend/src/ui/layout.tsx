@@ -105,7 +105,7 @@ export function TableFrame({ children, label }: { children: ReactNode; label: st
 export const numeric = styles.numeric ?? "";
 /** Class for text of less weight. */
 export const muted = styles.muted ?? "";
-/** Class for cells of sentences: on a narrow screen one scrolls to them, they do not become a column of words. */
+/** Class for cells of sentences: on a narrow screen they have a line of their own below the cells before them. */
 export const prose = styles.prose ?? "";
 /** Class for cells whose text stays on one line. */
 export const oneLine = styles.oneLine ?? "";

@@ -115,6 +115,20 @@ class TestBefore:
         assert short.job_id != told.job_id
         assert events_of(node) == ["node.maintenance_announced"]
 
+    def test_its_event_states_the_instants_to_the_second(self) -> None:
+        node = make_node()
+        starts_at = from_now(24).replace(minute=16, second=26, microsecond=0)
+        window_create(
+            reason="new fans",
+            choice=Choice(nodes=[node.name], racks=()),
+            starts_at=starts_at,
+            ends_at=starts_at + timedelta(seconds=214),
+            actor="user olga",
+        )
+        message = Event.objects.get(kind="node.maintenance_announced").message
+        day = f"{starts_at:%Y-%m-%d %H}"
+        assert f"new fans ({day}:16:26 UTC to {day}:20 UTC)" in message
+
     @pytest.mark.parametrize(
         ("nodes", "starts", "ends", "field", "problem"),
         [

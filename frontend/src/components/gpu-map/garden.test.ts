@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { AttemptState, Job } from "@/api/schema";
-import { describePlot, plantGarden, unseenPart } from "@/components/gpu-map/garden";
+import { describePlot, plantGarden, tallyOf, unseenPart } from "@/components/gpu-map/garden";
 import { aGpu, aJob, anAttempt, aNode } from "@/testing/samples";
 
 function holding(gpus: number[], state: AttemptState, given: Partial<Job> = {}): Job {
@@ -17,6 +17,9 @@ function statesOf(gpus: Parameters<typeof aGpu>[0][], jobs: Job[], node: Paramet
   const [rack] = plantGarden([aNode({ gpus: gpus.map(aGpu), ...node })], jobs);
   return rack?.beds[0]?.plots ?? [];
 }
+
+const WINDOW = { id: 1, reason: "New drivers", starts_at: "2026-01-01T00:00:00Z", ends_at: "2026-01-01T01:00:00Z" };
+const LOAN = { pool: "web", by: "", why: "", since: null, until: null, return_by: null };
 
 describe("the garden", () => {
   it("shows the holder of a GPU and the job that takes it next", () => {
@@ -36,6 +39,24 @@ describe("the garden", () => {
       "offline",
     );
     expect(statesOf([{ id: 7, healthy: false }], [])[0]?.state).toBe("unhealthy");
+  });
+
+  it.each([
+    ["a cordoned node", { cordoned: true }],
+    ["a node in maintenance", { maintenance: { ...WINDOW, state: "open" as const } }],
+    ["a node that a window drains", { maintenance: { ...WINDOW, state: "draining" as const } }],
+    ["a node that its serving pool has", { loan: { ...LOAN, state: "serving" as const } }],
+  ])("does not count idle GPUs of %s as free", (_, closing) => {
+    const gpus = [aGpu({ id: 7 }), aGpu({ id: 8, state: "planned" }), aGpu({ id: 9, state: "held" })];
+    const tally = tallyOf(plantGarden([aNode({ gpus, ...closing })], []));
+    expect(Object.fromEntries(tally.byState)).toEqual({ closed: 2, unknown: 1 });
+    expect(tally).toMatchObject({ nodes: 1, ready: 1, closed: 1 });
+  });
+
+  it("counts GPUs as free while a window is only announced, or a serving pool lends the node", () => {
+    const announced = { maintenance: { ...WINDOW, state: "announced" as const } };
+    const lent = { loan: { ...LOAN, state: "lent" as const } };
+    for (const open of [announced, lent]) expect(statesOf([{ id: 7 }], [], open)[0]?.state).toBe("free");
   });
 
   it("does not plant ended attempts or parts that have exited", () => {

@@ -3,7 +3,8 @@
 import type { MapGpu, MapNode } from "@/api/schema";
 import type { SeenJob } from "@/live/store";
 
-export type PlotState = "free" | "planned" | "starting" | "running" | "stopping" | "unknown" | "unhealthy" | "offline";
+export type PlotState =
+  "free" | "planned" | "closed" | "starting" | "running" | "stopping" | "unknown" | "unhealthy" | "offline";
 
 /** A job that has a part of a GPU, or all of it together with others. */
 export interface Sharer<J = SeenJob> {
@@ -103,7 +104,17 @@ export type Tally = ReturnType<typeof tallyOf>;
 
 /** How many nodes and GPUs there are, and in which states, in one walk over all plots. */
 export function tallyOf(racks: readonly Rack[]) {
-  const found = { nodes: 0, ready: 0, lost: 0, cordoned: 0, gpus: 0, held: 0, seen: 0, shared: 0, opportunistic: 0 };
+  const found = {
+    nodes: 0,
+    ready: 0,
+    lost: 0,
+    closed: 0,
+    gpus: 0,
+    held: 0,
+    seen: 0,
+    shared: 0,
+    opportunistic: 0,
+  };
   const byState = new Map<PlotState, number>();
   const byTenant = new Map<string, number>();
   for (const { node, plots } of racks.flatMap((rack) => rack.beds)) {
@@ -111,7 +122,7 @@ export function tallyOf(racks: readonly Rack[]) {
     found.gpus += plots.length;
     if (node.state === "ready") found.ready += 1;
     if (node.state === "lost") found.lost += 1;
-    if (node.cordoned) found.cordoned += 1;
+    if (node.state === "ready" && isClosed(node)) found.closed += 1;
     for (const plot of plots) {
       const jobs = jobsOn(plot);
       byState.set(plot.state, (byState.get(plot.state) ?? 0) + 1);
@@ -141,9 +152,17 @@ export function sharerText({ job, part }: Sharer, gpu: MapGpu): string {
   return `${placed?.part === undefined ? "" : `${part} `}${job.name} #${job.id} of ${job.tenant}`;
 }
 
+/** Whether no job can start on the node, though its agent is connected: as the FREE column of `allot nodes` has it. */
+export function isClosed({ cordoned, maintenance, loan }: Pick<MapNode, "cordoned" | "maintenance" | "loan">): boolean {
+  // Until an announced window begins, jobs that end in time still start.
+  const inMaintenance = maintenance !== null && maintenance.state !== "announced";
+  return cordoned || inMaintenance || (loan !== null && loan.state !== "lent");
+}
+
 function stateOf(node: MapNode, gpu: MapGpu, job: SeenJob | null): PlotState {
   if (node.state !== "ready") return "offline";
   if (!gpu.healthy) return "unhealthy";
+  if (gpu.state !== "held" && isClosed(node)) return "closed";
   if (gpu.state === "free") return "free";
   if (gpu.state === "planned") return "planned";
   const phase = job?.attempt?.state;
@@ -154,6 +173,7 @@ function stateOf(node: MapNode, gpu: MapGpu, job: SeenJob | null): PlotState {
 export const STATE_TEXT: Record<PlotState, string> = {
   free: "Free",
   planned: "Nominated",
+  closed: "Closed to jobs",
   starting: "Starting",
   running: "Running",
   stopping: "Stopping",

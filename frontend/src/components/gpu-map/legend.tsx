@@ -40,6 +40,7 @@ export function Legend({ tally, colourBy, tenants }: LegendProps) {
         text="Free"
         count={(byState.get("free") ?? 0) + (byState.get("planned") ?? 0)}
       />
+      <StateEntry state="closed" className={styles.swatchClosed} counts={byState} />
       <StateEntry state="unhealthy" className={styles.swatchBroken} counts={byState} />
       <StateEntry state="offline" className={styles.swatchBroken} counts={byState} />
       {shared > 0 && <Entry className={styles.swatchShared} text="Shared, filled by parts" count={shared} />}

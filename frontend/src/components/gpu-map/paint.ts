@@ -1,6 +1,6 @@
 /** Draws the garden on a canvas. Everything is plain rectangles, so ten thousand plots take a few milliseconds. */
 
-import { jobsOn, unseenPart, type Plot } from "@/components/gpu-map/garden";
+import { isClosed, jobsOn, unseenPart, type Plot } from "@/components/gpu-map/garden";
 import { gapOf, type BedBox, type GardenLayout, type Hit, type PlotBox } from "@/components/gpu-map/layout";
 import { CROPS, tenantSlots } from "@/components/tenant-colour";
 
@@ -87,7 +87,7 @@ function paintBed(pen: Pen, box: BedBox, layout: GardenLayout, palette: Palette,
   pen.fillStyle = palette.surface;
   roundedBox(pen, box.x, top, box.width, box.height - labelHeight, cell >= 12 ? 4 : 1.5);
   pen.fill();
-  if (node.cordoned || node.state !== "ready" || (node.loan && node.loan.state !== "lent")) {
+  if (node.state !== "ready" || isClosed(node)) {
     pen.strokeStyle = node.state === "ready" ? palette.line : palette.failed;
     pen.lineWidth = 1.25;
     pen.setLineDash([4, 3]);
@@ -106,7 +106,7 @@ function paintPlot(pen: Pen, box: PlotBox, bed: BedBox, cell: number, palette: P
     return;
   }
   const isShared = plot.sharers.length > 0;
-  if (isShared || plot.state === "free" || plot.state === "planned") {
+  if (isShared || plot.state === "free" || plot.state === "planned" || plot.state === "closed") {
     pen.fillStyle = palette.free;
     pen.fillRect(x, y, cell, cell);
     pen.strokeStyle = palette.soilLine;

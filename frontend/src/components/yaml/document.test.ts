@@ -33,6 +33,17 @@ describe("the specification's text", () => {
     expect(parseYaml("", "A job").problem).not.toBeNull();
   });
 
+  it("says at which line a second document begins, and what would be right", () => {
+    expect(parseYaml("---\nname: one\n---\nname: two\n---\nname: three\n", "A job")).toEqual({
+      data: null,
+      problem: {
+        message: 'A job is one YAML document, and "---" starts another: remove that line and the document below it.',
+        line: 3,
+      },
+    });
+    expect(parseYaml("---\nname: one\n", "A job").problem).toBeNull();
+  });
+
   it("keeps comments and everything else when the form changes one value", () => {
     const edited = editYaml(TEXT, ["tasks", 0, "resources", "gpu"], 4);
     expect(edited).toBe(TEXT.replace("gpu: 1", "gpu: 4"));

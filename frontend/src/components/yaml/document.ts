@@ -29,8 +29,10 @@ export interface ParsedYaml {
 export function parseYaml(text: string, what: string): ParsedYaml {
   const { document, lines } = read(text);
   const [error] = document.errors;
-  if (error)
-    return { data: null, problem: { message: sentence(error.message), line: lines.linePos(error.pos[0]).line } };
+  if (error) {
+    const message = error.code === "MULTIPLE_DOCS" ? severalDocuments(what) : sentence(error.message);
+    return { data: null, problem: { message, line: lines.linePos(error.pos[0]).line } };
+  }
   const refused = settle(document.contents, "", false);
   if (refused) return { data: null, problem: { message: refused.message, line: lines.linePos(refused.at).line } };
   const data: unknown = document.toJS();
@@ -38,6 +40,10 @@ export function parseYaml(text: string, what: string): ParsedYaml {
     return { data: null, problem: { message: `${what} is an object: write name: value lines.`, line: 1 } };
   }
   return { data: data as Record<string, unknown>, problem: null };
+}
+
+function severalDocuments(what: string): string {
+  return `${what} is one YAML document, and "---" starts another: remove that line and the document below it.`;
 }
 
 interface Refusal {

@@ -15,6 +15,7 @@ import { useNow } from "@/components/now";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
+import { descriptionFacts } from "@/components/job/description";
 import { FailurePanel } from "@/components/job/failure-panel";
 import { JobActions } from "@/components/job/job-actions";
 import {
@@ -208,6 +209,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
 function factsOf(job: Job) {
   const labels = Object.entries(job.labels);
   return [
+    ...descriptionFacts(job),
     ["Priority", String(job.priority)],
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],

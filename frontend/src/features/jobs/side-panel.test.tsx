@@ -9,6 +9,7 @@ import { page, Refusal, server } from "@/testing/server";
 
 const member = { route: "/jobs", as: { roles: { vision: "member" as const } } };
 const waits = aJob({ id: 3, name: "digits", position: 2, reasons: [aReason({})] });
+waits.spec.description = "Reads digits";
 const runs = aJob({
   id: 4,
   name: "faces",
@@ -52,6 +53,7 @@ describe("the panel beside the jobs", () => {
     expect(address()).toBe("/jobs?job=3");
     expect(chosen.getAttribute("aria-current")).toBe("true");
     expect(await within(panel).findByText("4 V100 are needed and 2 are idle.")).toBeTruthy();
+    expect(within(panel).getAllByRole("term")[0]?.parentElement?.textContent).toBe("DescriptionReads digits");
     expect(within(panel).getByRole("link", { name: "Whole page" }).getAttribute("href")).toBe("/jobs/3");
     await user.click(within(panel).getByRole("button", { name: "Hold" }));
     expect(await within(panel).findByRole("button", { name: "Release" })).toBeTruthy();

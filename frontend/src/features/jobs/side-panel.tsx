@@ -8,6 +8,7 @@ import { jobQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
 import { failureClass, moment, visible } from "@/components/format";
 import { gpusNow, modelText } from "@/components/gpu-amount";
+import { descriptionFacts } from "@/components/job/description";
 import { FailurePanel } from "@/components/job/failure-panel";
 import { JobActions } from "@/components/job/job-actions";
 import { LastLines } from "@/components/job/last-lines";
@@ -131,6 +132,7 @@ function PageLink({ job, tab, children }: { job: Job; tab?: string; children: Re
 function factsOf(job: Job): [string, ReactNode][] {
   const { attempt } = job;
   return [
+    ...descriptionFacts(job),
     ["User", job.submitted_by],
     ["Tenant", job.tenant],
     ["Virtual cluster", job.virtual_cluster],

@@ -12,7 +12,7 @@ import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
-import { Facts, muted, Panel, prose } from "@/ui/layout";
+import { Facts, muted, Panel } from "@/ui/layout";
 import styles from "@/features/market/market.module.css";
 
 interface OffersProps {
@@ -53,7 +53,7 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
               </>
             ),
           },
-          { header: "When", className: prose, cell: (offer) => offerTime(offer, now) },
+          { header: "When", className: styles.when, cell: (offer) => offerTime(offer, now) },
           {
             header: "Price in credits",
             className: styles.lot,

@@ -29,3 +29,10 @@ it("the viewer's jobs and the whole cluster are apart and say which they are", a
   expect(within(whole).getByText("GPUs in use").nextSibling?.textContent).toBe("2 of 3");
   expect(within(whole).queryByText(/jobs/)).toBeNull();
 });
+
+it("says how many of the ready nodes accept no jobs", async () => {
+  const nodes = [aNode({ id: 1 }), aNode({ id: 2, cordoned: true })];
+  const tally = tallyOf(plantGarden(nodes, []));
+  await renderPage(() => <Tiles tally={tally} jobs={undefined} oldestWait={null} seesAll loading={false} />);
+  expect(screen.getByRole("link", { name: /Nodes ready/ }).textContent).toBe("Nodes ready2 of 21 closed to jobs");
+});

@@ -26,7 +26,7 @@ interface TilesProps {
 
 /** The viewer's jobs and the whole cluster in a few numbers each. All come from the data of the map and the queue, so that they agree with them. */
 export function Tiles({ tally, jobs, oldestWait, seesAll, loading }: TilesProps) {
-  const { nodes, ready, lost, cordoned, gpus, held, seen, byState, byTenant } = tally;
+  const { nodes, ready, lost, closed, gpus, held, seen, byState, byTenant } = tally;
   const unhealthy = byState.get("unhealthy") ?? 0;
   const now = useNow();
   const longest = secondsBetween(oldestWait, null, now);
@@ -69,7 +69,7 @@ export function Tiles({ tally, jobs, oldestWait, seesAll, loading }: TilesProps)
           </span>
           <span className={styles.tileNote}>
             {lost > 0 && <span className={styles.warning}>{lost} lost </span>}
-            {cordoned > 0 && `${cordoned} cordoned`}
+            {closed > 0 && `${closed} closed to jobs`}
           </span>
         </Link>
       </Group>

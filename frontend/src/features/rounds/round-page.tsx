@@ -75,7 +75,7 @@ export function RoundPage() {
           </ul>
         </Panel>
       )}
-      <Actions actions={round.actions} />
+      <Actions round={round} />
     </PageLayout>
   );
 }
@@ -98,15 +98,23 @@ function Timings({ round }: { round: Round }) {
   );
 }
 
-function Actions({ actions }: { actions: readonly RoundAction[] }) {
-  const ordered = [...actions].sort((a, b) => KIND_ORDER.indexOf(a.kind) - KIND_ORDER.indexOf(b.kind));
+/** Why a round has no actions, as its counts have it. */
+function whyNothing({ state, kept, waiting }: Round): string {
+  // Then its counts say nothing of what ran and waited.
+  if (state !== "applied") return "The round was not applied, so every job stayed as it was.";
+  const ran = kept > 0 ? "Running jobs kept what they had" : "No job was running";
+  return `${ran}, and ${waiting > 0 ? "no waiting job could start" : "no job was waiting"}.`;
+}
+
+function Actions({ round }: { round: Round & { actions: readonly RoundAction[] } }) {
+  const ordered = [...round.actions].sort((a, b) => KIND_ORDER.indexOf(a.kind) - KIND_ORDER.indexOf(b.kind));
   return (
     <Panel title="Actions" flush>
       <DataTable
         label="Actions of the round"
         rows={ordered}
         rowKey={({ kind, jobs }) => `${kind} ${jobs.join(" ")}`}
-        empty={<EmptyState title="Nothing to do">No job ran and none could start.</EmptyState>}
+        empty={<EmptyState title="Nothing changed">{whyNothing(round)}</EmptyState>}
         columns={[
           { header: "Action", cell: ({ kind }) => words(kind) },
           { header: "Job", cell: ({ jobs }) => <JobLinks ids={jobs} /> },

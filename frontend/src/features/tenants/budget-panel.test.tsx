@@ -28,7 +28,7 @@ describe("a tenant's budget", () => {
     server.on("PUT /tenants/vision/budget", new Refusal(400, { code: "invalid", detail: "No.", fields: [wrong] }));
     const { user } = await renderPage(Panel, { as: { isOperator: true } });
     await user.click(await screen.findByRole("button", { name: "Edit the budget" }));
-    const amount = screen.getByRole<HTMLInputElement>("spinbutton", { name: "Amount" });
+    const amount = await screen.findByRole<HTMLInputElement>("spinbutton", { name: "Amount" });
     expect(amount.value).toBe("500");
     await user.clear(amount);
     await user.type(amount, "999999");
@@ -58,12 +58,12 @@ describe("a tenant's budget", () => {
     });
     const { user } = await renderPage(Panel, { as: { isOperator: true } });
     await user.click(await screen.findByRole("button", { name: "Edit the budget" }));
-    const remove = screen.getByRole<HTMLButtonElement>("button", { name: "Remove the budget" });
+    const remove = await screen.findByRole<HTMLButtonElement>("button", { name: "Remove the budget" });
     await waitFor(() => expect(remove.disabled).toBe(false));
     await user.click(remove);
     expect(await screen.findByText("no limit")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "Edit the budget" }));
     expect(screen.queryByRole("button", { name: "Remove the budget" })).toBeNull();
-    expect(screen.getByRole<HTMLInputElement>("spinbutton", { name: "Amount" }).value).toBe("1000");
+    expect((await screen.findByRole<HTMLInputElement>("spinbutton", { name: "Amount" })).value).toBe("1000");
   });
 });

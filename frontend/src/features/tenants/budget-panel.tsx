@@ -1,27 +1,20 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
 
-import { budgetEdition, budgetQuery, budgetsQuery, setBudget } from "@/api/notice-queries";
-import type { BudgetState, BudgetTerms } from "@/api/schema";
+import { budgetQuery } from "@/api/notice-queries";
+import type { BudgetState } from "@/api/schema";
 import { moment } from "@/components/format";
-import { useEdition } from "@/components/edition";
-import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { PartBar } from "@/components/use-bar";
-import { BudgetFields } from "@/features/tenants/budget-fields";
-import { Button, IconButton } from "@/ui/button";
-import { FormDialog } from "@/ui/dialog";
+import { IconButton } from "@/ui/button";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { TextField } from "@/ui/field";
-import { FieldRow } from "@/ui/form";
 import { Facts, Panel, Stack } from "@/ui/layout";
+import { onDemand } from "@/ui/on-demand";
 import { amountText, outlook } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
 
-type Terms = Pick<BudgetTerms, "amount" | "unit" | "period" | "action">;
-
-const USUAL: Terms = { amount: 1000, unit: "gpu_hours", period: "month", action: "warn" };
+const BudgetDialog = onDemand(async () => (await import("@/features/tenants/budget-dialog")).BudgetDialog);
 
 /** What the tenant may use up, what it has used, and what is to be expected. */
 export function BudgetPanel({ tenant }: { tenant: string }) {
@@ -72,48 +65,5 @@ function State({ state }: { state: BudgetState }) {
       />
       {isSpent ? <Notice tone="failed">{says}</Notice> : says && <p className={styles.note}>{says}</p>}
     </Stack>
-  );
-}
-
-interface BudgetDialogProps {
-  tenant: string;
-  state: BudgetState;
-  onClose: () => void;
-}
-
-function BudgetDialog({ tenant, state, onClose }: BudgetDialogProps) {
-  const queries = useQueryClient();
-  const editing = useEdition(budgetEdition(tenant), state);
-  const { budget } = editing.thing;
-  const save = useMutation({
-    mutationFn: (terms: Terms | null) => setBudget(tenant, terms, editing.edition),
-    onSuccess: () => {
-      // That of the tenant, and the list of all.
-      void queries.invalidateQueries({ queryKey: budgetsQuery.queryKey });
-      onClose();
-    },
-  });
-  const { amount, unit, period, action } = budget ?? USUAL;
-  const { sending, field, number } = useSentForm<Terms>({ amount, unit, period, action }, save, { editing });
-  return (
-    <FormDialog
-      title={`Budget of ${tenant}`}
-      description="The use of running jobs counts, too."
-      sending={sending}
-      action="Save"
-      other={
-        budget && (
-          <Button busy={sending.busy} onClick={() => save.mutate(null)}>
-            Remove the budget
-          </Button>
-        )
-      }
-      onClose={onClose}
-    >
-      <FieldRow>
-        <TextField {...number("amount")} label="Amount" required min={0.001} step="any" />
-        <BudgetFields field={field} />
-      </FieldRow>
-    </FormDialog>
   );
 }

@@ -76,6 +76,21 @@ describe("the page of usage", () => {
   });
 });
 
+describe("amounts of usage", () => {
+  it("read as nothing only where they are nothing", async () => {
+    const used = { ...USED, gpu_hours: 0.5, wasted_gpu_hours: 0.005, opportunistic_gpu_hours: 0.002 };
+    const rows = [{ ...used, tenant: "vision" }];
+    server.on("GET /usage", { ...PERIOD, by: ["tenant"], rows, total: { ...used, guaranteed_gpu_hours: 0 } });
+    await renderPage(UsagePage, { route: AT });
+    const [row] = rowsOf(await screen.findByRole("table", { name: "Usage" }));
+    expect(row?.slice(4, 6)).toEqual(["< 0.1", "< 0.1"]);
+    const valueOf = (term: string) => screen.getByText(term, { selector: "dt" }).nextSibling?.textContent;
+    expect(valueOf("Wasted")).toBe("< 0.1 (1 %)");
+    expect(valueOf("On idle GPUs")).toBe("< 0.1 (< 1 %)");
+    expect(valueOf("On guaranteed GPUs")).toBe("0 (0 %)");
+  });
+});
+
 describe("periods", () => {
   const now = new Date(2026, 0, 15, 12);
 

@@ -130,11 +130,11 @@ function Totals({ report: { since, until, total } }: { report: UsageReport }) {
       <Facts
         facts={[
           ["Jobs", count(total.jobs)],
-          ["GPU-hours", count(total.gpu_hours)],
+          ["GPU-hours", figure(total.gpu_hours)],
           ["On guaranteed GPUs", partText(total.guaranteed_gpu_hours, total.gpu_hours)],
           ["On idle GPUs", partText(total.opportunistic_gpu_hours, total.gpu_hours)],
           ["Wasted", partText(total.wasted_gpu_hours, total.gpu_hours)],
-          ["Cost", `${count(total.cost)} ${total.currency ?? ""}`.trim()],
+          ["Cost", `${figure(total.cost)} ${total.currency ?? ""}`.trim()],
         ]}
       />
     </Panel>
@@ -143,7 +143,14 @@ function Totals({ report: { since, until, total } }: { report: UsageReport }) {
 
 /** "120 (80 %)". */
 function partText(hours: number, whole: number): string {
-  return whole > 0 ? `${count(hours)} (${Math.round((100 * hours) / whole)} %)` : count(hours);
+  if (whole <= 0) return figure(hours);
+  const percent = (100 * hours) / whole;
+  return `${figure(hours)} (${percent > 0 && percent < 0.5 ? "< 1" : Math.round(percent)} %)`;
+}
+
+/** "1,234.5"; what is not nothing does not read as 0. */
+function figure(amount: number): string {
+  return amount > 0 && amount < 0.05 ? "< 0.1" : count(amount);
 }
 
 function columnsOf(report: UsageReport | undefined): Column<UsageRow>[] {
@@ -153,7 +160,7 @@ function columnsOf(report: UsageReport | undefined): Column<UsageRow>[] {
     header,
     isNumeric: true,
     sortBy: value,
-    cell: (row) => count(value(row)),
+    cell: (row) => figure(value(row)),
     ...(headerTitle && { headerTitle }),
   });
   const columns: Column<UsageRow>[] = groupingsOf(report.by.join(",")).map((name, index) => ({
@@ -167,7 +174,7 @@ function columnsOf(report: UsageReport | undefined): Column<UsageRow>[] {
     {
       header: "GPU-hours",
       sortBy: ({ gpu_hours }) => gpu_hours,
-      cell: ({ gpu_hours }) => <UseBar used={gpu_hours} total={total.gpu_hours} words={count} />,
+      cell: ({ gpu_hours }) => <UseBar used={gpu_hours} total={total.gpu_hours} words={figure} />,
     },
   );
   if (rows.some(({ entitled_gpu_hours: entitled }) => entitled != null)) {
@@ -177,7 +184,7 @@ function columnsOf(report: UsageReport | undefined): Column<UsageRow>[] {
       sortBy: ({ guaranteed_gpu_hours, entitled_gpu_hours }) =>
         entitled_gpu_hours ? guaranteed_gpu_hours / entitled_gpu_hours : null,
       cell: ({ guaranteed_gpu_hours, entitled_gpu_hours }) =>
-        entitled_gpu_hours ? <UseBar used={guaranteed_gpu_hours} total={entitled_gpu_hours} words={count} /> : "–",
+        entitled_gpu_hours ? <UseBar used={guaranteed_gpu_hours} total={entitled_gpu_hours} words={figure} /> : "–",
     });
   } else {
     columns.push(hours("Guaranteed", (row) => row.guaranteed_gpu_hours, "GPU-hours on guaranteed GPUs"));
