@@ -8,7 +8,8 @@ remaining service first (SRSF), the clairvoyant yardstick of Tiresias (NSDI'19, 
   1 a job is preempted only where the sum of completion times gains: for a newcomer of r seconds and a running
   job of R seconds and cost c, going first gains R - (r + c).
 - The remaining time is the estimate, else the time limit, else the default limit of the view, less the time
-  that it had GPUs, in which it may also have started, restored or lost work. A job that outlives it counts as about to end, and is not preempted for a longer one.
+  that it had GPUs, in which it may also have started, restored or lost work. A job that outlives it counts as
+  about to end, and is not preempted for a longer one.
 - For a running job this is the time on its model. For a waiting job it is the time on the view's model on
   which the job is fastest, since the model is known only after placement.
 - A gang that does not fit is passed by longer ones that do.

@@ -210,7 +210,7 @@ def _anomaly(anomaly: Anomaly, names: Mapping[Any, str]) -> dict[str, Any]:
 def _assumption(comparison: Comparison, compared: ComparisonRun) -> str:
     sentences: Sequence[str] = (
         f"Only the newest {MOST_JOBS:,} jobs were looked at." if compared.is_cut else "",
-        f"{comparison.never:,} jobs were left out: the private cluster could never run them."
+        f"Left out, because the private cluster could never run them: {comparison.never:,}."
         if comparison.never
         else "",
     )
