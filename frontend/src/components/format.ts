@@ -92,7 +92,7 @@ const YEAR_MS = 365.25 * 86_400_000;
  */
 export function inLocalTime(text: string, near: string | number): string {
   const around = new Date(near).getTime();
-  // Of a time without seconds, zero seconds would be false.
+  // A time without seconds gets none: zero seconds would be false.
   const dated = text.replace(UTC_DATE, (_, day: string, clock: string, seconds?: string) =>
     (seconds ? momentFormat : dayFormat).format(new Date(`${day}T${clock}Z`)),
   );

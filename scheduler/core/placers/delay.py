@@ -49,6 +49,10 @@ class Delay:
 
     relax_after_seconds: float = 300.0
 
+    def __post_init__(self) -> None:
+        if not self.relax_after_seconds >= 0:
+            raise ValueError(f"relax_after_seconds is {self.relax_after_seconds:g}; it must be at least 0")
+
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go, with reasons for gangs that wait for a better place."""
         levels = _Levels(capacity.cluster)

@@ -39,6 +39,10 @@ class Sjf:
     #: Nothing passes the first job that does not fit.
     strict: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.aging >= 0:
+            raise ValueError(f"aging is {self.aging:g}; it must be at least 0")
+
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep what runs; start the shortest jobs that fit."""
 

@@ -41,6 +41,10 @@ class Srtf:
     #: A running job is ahead by this many times its preemption cost.
     hysteresis: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not self.hysteresis >= 0:
+            raise ValueError(f"hysteresis is {self.hysteresis:g}; it must be at least 0")
+
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Grant the jobs that end soonest, if need be on the GPUs of others."""
 

@@ -71,6 +71,7 @@ def _unsaid(plan: Plan) -> Plan:
             job: tuple([replace(reason, message="", hint="") for reason in reasons])
             for job, reasons in plan.reasons.items()
         },
+        degraded=dict.fromkeys(plan.degraded, ""),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from scheduler.core.placers.delay import Delay
+from scheduler.core.policies.sjf import Sjf
+from scheduler.core.policies.srtf import Srtf
 from scheduler.core.round.decide import decide
 from tests.core.test_conformance import make_busy, make_workload
 from tests.core.virtual_loop import VirtualLoop
@@ -49,6 +53,14 @@ def test_every_job_ends_though_a_third_of_the_actions_is_lost(policy: str, keep_
             break
         assert not loop.step().degraded
     assert set(loop.ended) == set(seconds)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(Sjf, "aging"), (Srtf, "hysteresis"), (Delay, "relax_after_seconds")]
+)
+def test_numbers_below_zero_are_refused(make: Callable[..., object], name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is -1; it must be at least 0$"):
+        make(**{name: -1.0})
 
 
 @pytest.mark.parametrize("policy", VARIANTS)

@@ -446,7 +446,7 @@ def test_a_plugin_that_exits_or_returns_no_decision_costs_only_its_own_view(
     assert message in plan.degraded["research"]
     if not says:
         # The line of the plug-in itself, by which its author finds the mistake.
-        assert f"{__file__}, line " in plan.degraded["research"]
+        assert " in test_round.py, line " in plan.degraded["research"]
 
 
 def misplacing(*replicas: Sequence[int]) -> type:
