@@ -136,7 +136,7 @@ def test_jobs_without_a_prediction_say_why(vision, told):
     assert "No forecast has looked at it yet" in prediction_of(new)["no_prediction"]
     run_forecast()
     assert prediction_of(held) == {"prediction": None, "no_prediction": "It was put on hold."}
-    assert "8 GPUs" in prediction_of(large)["no_prediction"]
+    assert "this job needs 8" in prediction_of(large)["no_prediction"]
     ended = wait_in(vision, state="succeeded")
     assert prediction_of(ended)["no_prediction"] == "It does not wait: its state is succeeded."
 

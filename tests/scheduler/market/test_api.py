@@ -124,7 +124,7 @@ WRONG: list[tuple[dict, str, str]] = [
     ({"price_per_gpu_hour": "1"}, "price_per_gpu_hour", "has the wrong type"),
     ({"price_per_gpu_hour": True}, "price_per_gpu_hour", "has the wrong type"),
     ({"lot": {"gpus": {"V100": 1.5}}}, "lot.gpus.V100", "has the wrong type"),
-    ({"lot": {"gpus": {"V100": 0}}}, "lot.gpus.V100", "greater than or equal to 1"),
+    ({"lot": {"gpus": {"V100": 0}}}, "lot.gpus.V100", "is too small"),
     ({"lot": {"gpus": {f"m{n}": 1 for n in range(65)}}}, "lot.gpus", "more than 64 entries"),
     ({"lot": {"gpus": {"V" * 200: 1}}}, "lot.gpus", "more than 127 characters"),
     ({"lot": {"racks": {}}}, "lot.racks", "is not a field here"),
