@@ -54,7 +54,7 @@ def philly(cluster: str, policy: str, limit: int | None) -> None:
     result = run_case(case)
     ended = [record for record in result.jobs if record.ended_at is not None]
     jct = sum((record.ended_at or 0) - record.submitted_at for record in ended) / max(1, len(ended))
-    most = max(sample.waiting_jobs for sample in result.samples)
+    most = max(sample.most_waiting_jobs for sample in result.samples)
     print(
         f"{cluster:<12} {policy:<24} {result.elapsed_seconds:8.1f} s  {result.rounds:7,} rounds"
         f"  {1e3 * result.elapsed_seconds / result.rounds:6.2f} ms/round  {len(ended):7,} ended"
