@@ -1,10 +1,10 @@
 """A budget for the turn of each view: ends a policy or placer that does not return.
 
-Rounds, previews, what-if questions and forecasts decide where they are, because handing all facts to another
-process would cost a healthy round a good part of its time. Meanwhile a thread watches the turns. When a
-turn lasts too long, it raises an exception inside the thread that decides, at whatever line of Python that
-is. What was decided so far is thrown away, since shared indexes may be half changed; the same facts are
-decided again with a cheap policy and placer for that view.
+Rounds, previews, what-if questions, forecasts and simulations decide where they are, because handing all
+facts to another process would cost a healthy round a good part of its time. Meanwhile a thread watches the
+turns. When a turn lasts too long, it raises an exception inside the thread that decides, at whatever line of
+Python that is. What was decided so far is thrown away, since shared indexes may be half changed; the same
+facts are decided again with a cheap policy and placer for that view. A simulation ends there.
 
 This ends every loop written in Python, in any thread. It cannot end one call into C that never returns: the
 hard limit of Celery's tasks does that in workers. Computations known to be long have a process (`solver`).
@@ -15,8 +15,9 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from django.conf import settings
@@ -42,7 +43,9 @@ class _Turn:
         self.view, self.ends_at = view, time.monotonic() + seconds
 
 
-class _ViewOverran(Exception):
+class ViewOverran(Exception):
+    """The turn of this view was ended. Its cause passed the line at which that was."""
+
     def __init__(self, view: str) -> None:
         super().__init__(view)
         self.view = view
@@ -51,7 +54,8 @@ class _ViewOverran(Exception):
 class Watchdog:
     """Watches the turns of views while one function runs in this thread."""
 
-    def __init__(self, seconds: float, spared: Mapping[str, str]) -> None:
+    def __init__(self, seconds: float, spared: Container[str] = ()) -> None:
+        """A turn may take `seconds`, and those of the spared views as long as they like."""
         self._seconds, self._spared = seconds, spared
         self._turn: _Turn | None = None
         #: The view that was interrupted.
@@ -60,19 +64,19 @@ class Watchdog:
         self._watched = threading.get_ident()
         self._thread = threading.Thread(target=self._look, name="view-watchdog", daemon=True)
 
-    def run(self, function: Callable[[Timekeeper], T]) -> T:
-        """Return what the function returns; raise _ViewOverran when the turn of a view had to be ended."""
+    def run(self, function: Callable[[], T]) -> T:
+        """Return what the function returns; raise ViewOverran when the turn of a view had to be ended."""
         try:
             try:
                 self._thread.start()
-                return function(self.turn_of)
+                return function()
             finally:
                 self._stop()
-        except _TurnOver:
+        except _TurnOver as over:
             # It may have come as late as while the watchdog was being ended.
             self._stop()
             assert self._ended is not None
-            raise _ViewOverran(self._ended) from None
+            raise ViewOverran(self._ended) from over
 
     @contextmanager
     def turn_of(self, view: str) -> Iterator[None]:
@@ -133,9 +137,10 @@ def within_budget(
     seconds = settings.CONFIG.view_budget_seconds if seconds is None else seconds
     found, late = dict(overran or {}), list[str]()
     while True:
+        watchdog = Watchdog(seconds, found)
         try:
-            return Watchdog(seconds, found).run(lambda timekeeper: attempt(timekeeper, found))
-        except _ViewOverran as overrun:
+            return watchdog.run(partial(attempt, watchdog.turn_of, found))
+        except ViewOverran as overrun:
             late.append(overrun.view)
             found[overrun.view] = f"its policy or placer took longer than the {seconds:g} s that a view has"
             found.update({view: why for view, why in crowded_out(late).items() if view not in found})

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.experiment import DEFAULT_POLICY, ROUND_SECONDS
+from scheduler.simulation.experiment import DEFAULT_POLICY, ROUND_SECONDS, VIEW_BUDGET_SECONDS
 from scheduler.simulation.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.modes import given_options, refuse_unused
 from scheduler.simulation.sweep import Case, expand
@@ -104,6 +104,14 @@ def parser() -> argparse.ArgumentParser:
         default="",
         metavar="gavel[:K=V,...]",
         help="the rounds of Gavel's published simulator instead of ours",
+    )
+    how.add_argument(
+        "--view-budget",
+        type=float,
+        default=VIEW_BUDGET_SECONDS,
+        metavar="S",
+        help="end a run whose policy and placer take longer for a view in one round; "
+        f"default {VIEW_BUDGET_SECONDS:g}",
     )
     how.add_argument("--seed", action="append", type=int, metavar="N", help="repeat to sweep; default 0")
     world = made.add_argument_group("simulated world")
@@ -223,6 +231,7 @@ def understand(arguments: Sequence[str]) -> Order:
         rounds=given.rounds,
         limit=given.limit,
         strict=given.strict,
+        view_budget_seconds=given.view_budget,
         window=_window(given.window),
         options=dict(pair_of("--option", text) for text in given.option),
         costs={

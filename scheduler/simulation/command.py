@@ -36,14 +36,14 @@ from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.quiet import silence_solvers
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
-from scheduler.simulation.sweep import Case, Lost, check_numbers, prepare, read_workload, run_all
+from scheduler.simulation.sweep import Case, Failed, check_numbers, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native
 
 #: The most wrong rows that are shown; of more, only the number is printed, and the report has them all.
 PROBLEMS_SHOWN = 10
 
 #: Runs cases somewhere and yields the index of each with its result.
-Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result | Lost]]]
+Runner = Callable[[Sequence[Case]], Iterator[tuple[int, Result | Failed]]]
 
 
 class _Console(Console):
@@ -161,25 +161,26 @@ def _simulate(order: Order, arguments: Sequence[str], console: Console, run_else
     return code if len(results) == len(order.cases) else 1
 
 
-def _in_order(done: Iterator[tuple[int, Result | Lost]], order: Order, console: Console) -> list[Result]:
+def _in_order(done: Iterator[tuple[int, Result | Failed]], order: Order, console: Console) -> list[Result]:
     """Return the results in the order of the cases, and print which cases have none."""
     results: dict[int, Result] = {}
     with _progress(console, order.quiet) as progress:
         task = progress.add_task("runs", total=len(order.cases))
         try:
             for place, result in done:
-                if isinstance(result, Lost):
-                    which = (
-                        f"{_label(order.cases[place], order.cases)} (run {place + 1} of {len(order.cases)})"
-                    )
-                    why = "its process died, killed for lack of memory or ended by a policy or placer"
-                    console.print(f"{which} has no result: {why}", style="red")
+                if isinstance(result, Failed):
+                    _say_failed(place, result.why, order, console)
                 else:
                     results[place] = result
                 progress.advance(task)
         except KeyboardInterrupt:
             console.print("Interrupted: the results below are those of the finished runs.", style="yellow")
     return [results[place] for place in sorted(results)]
+
+
+def _say_failed(place: int, why: str, order: Order, console: Console) -> None:
+    which = f"{_label(order.cases[place], order.cases)} (run {place + 1} of {len(order.cases)})"
+    console.print(f"{which} has no result: {why}", style="red")
 
 
 def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Result]:
@@ -194,27 +195,35 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
             # The first case always begins, even after Ctrl-C, so that there is a result to write.
             if results and stop.requested:
                 break
-            experiment = first if place == 0 else prepare(case).experiment
-            task = progress.add_task(_label(case, order.cases), total=len(experiment.workload.arrivals))
-
-            def show(milestone: Milestone, task: int = task) -> None:
-                progress.update(task, completed=milestone.ended_jobs)  # type: ignore[arg-type]
-
-            with ExitStack() as files:
-                file = None if order.ledger is None else files.enter_context(LedgerFile(order.ledger))
-                results.append(
-                    simulate(
-                        experiment,
-                        on_progress=show,
-                        is_interrupted=stop.is_requested,
-                        on_round=None if file is None else file.on_round,
-                    )
-                )
-                if file is not None:
-                    console.print(file.words)
-            if not results[-1].cut_short:
-                progress.update(task, completed=len(experiment.workload.arrivals))
+            try:
+                experiment = first if place == 0 else prepare(case).experiment
+                results.append(_run_here(experiment, _label(case, order.cases), order, progress, stop))
+            except (InputError, SchedulingError, OSError) as error:
+                if len(order.cases) == 1:
+                    raise
+                _say_failed(place, str(error), order, console)
     return results
+
+
+def _run_here(experiment: Experiment, label: str, order: Order, progress: Progress, stop: Stop) -> Result:
+    task = progress.add_task(label, total=len(experiment.workload.arrivals))
+
+    def show(milestone: Milestone) -> None:
+        progress.update(task, completed=milestone.ended_jobs)
+
+    with ExitStack() as files:
+        file = None if order.ledger is None else files.enter_context(LedgerFile(order.ledger))
+        result = simulate(
+            experiment,
+            on_progress=show,
+            is_interrupted=stop.is_requested,
+            on_round=None if file is None else file.on_round,
+        )
+        if file is not None:
+            progress.console.print(file.words)
+    if not result.cut_short:
+        progress.update(task, completed=len(experiment.workload.arrivals))
+    return result
 
 
 class Stop:

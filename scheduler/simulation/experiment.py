@@ -24,12 +24,20 @@ from scheduler.simulation.rates import ThroughputTable
 #: Seconds between rounds by default; a minute is what most papers use.
 ROUND_SECONDS = 60.0
 DEFAULT_POLICY = "fifo"
+#: What a policy and a placer may take for one view in one round; the longest rounds of ours take a minute.
+VIEW_BUDGET_SECONDS = 600.0
 
 
 def check_round_seconds(seconds: float) -> None:
     """Raise InputError for an impossible length of rounds."""
     if not 0 <= seconds < float("inf"):
         raise InputError(f"round_seconds is {seconds}; it must be a number of at least 0")
+
+
+def check_view_budget(seconds: float) -> None:
+    """Raise InputError for an impossible budget of a view."""
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"view_budget_seconds is {seconds}; it must be a number above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,8 @@ class Experiment:
     rounds: str = ""
     #: The first index and the end of the jobs that are measured; the simulation ends with the last of them.
     window: tuple[int, int] | None = None
+    #: Seconds on the clock; the simulation ends where a view's policy and placer take longer for one round.
+    view_budget_seconds: float = VIEW_BUDGET_SECONDS
     script: Sequence[ScriptedEvent] = ()
     #: Whether each virtual cluster's private cluster is simulated, too, and compared.
     private: bool = False
@@ -56,6 +66,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         check_round_seconds(self.round_seconds)
+        check_view_budget(self.view_budget_seconds)
         if self.rules.autoscaling is not None:
             refuse_autoscaling(self.rules.autoscaling, self.cluster, self.rounds, is_private=self.private)
         if self.rounds:

@@ -40,6 +40,7 @@ _GAVEL_ROUNDS = dict.fromkeys(
         "autoscaling",
         "moves",
         "ledger",
+        "view_budget",
     ),
     _NOT_GAVELS,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from scheduler.core.building_blocks.computing import Timekeeper, untimed
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Job, Snapshot
@@ -28,7 +29,9 @@ class PrivateClusters:
     They are simulated before the shared cluster, so that it is known when each job becomes late.
     """
 
-    def __init__(self, facts: Snapshot, arrivals: Sequence[Arrival], rules: Rules) -> None:
+    def __init__(
+        self, facts: Snapshot, arrivals: Sequence[Arrival], rules: Rules, timekeeper: Timekeeper = untimed
+    ) -> None:
         self._tolerance = TOLERANCE_ROUNDS * facts.round_seconds
         self._jobs: dict[str, list[Job]] = {}
         for arrival in arrivals:
@@ -38,7 +41,7 @@ class PrivateClusters:
         self._engines = {}
         for vc in sorted(self._jobs):
             alone = private_cluster(facts, vc, layout)
-            self._engines[vc] = private_run(alone, vc, arrivals, rules=rules)
+            self._engines[vc] = private_run(alone, vc, arrivals, rules=rules, timekeeper=timekeeper)
         self._late_starts = LateStartDetector(
             {
                 job: progress.first_started_at

@@ -48,6 +48,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO, on_round: OnRound | 
         round_seconds=round_seconds,
         script=tuple(teller.printed(event) for event in scenario.script),
         strict=case.strict,
+        view_budget_seconds=case.view_budget_seconds,
     )
     check_changes(experiment.facts(), filter(None, [event.change for event in scenario.script]))
 

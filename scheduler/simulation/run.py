@@ -10,12 +10,13 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.plugin_text import format_plugin
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.round.registry import traits_of
+from scheduler.core.round.registry import line_in, make_placer, make_policy, traits_of
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.stays import with_company
 from scheduler.core.sim.workload import Arrival
+from scheduler.rounds.watchdog import ViewOverran, Watchdog
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.run import simulate_rounds
@@ -41,7 +42,10 @@ def simulate(
     facts, arrivals = experiment.facts(), _arrivals(experiment)
     if measures_profiles := _measures_profiles(facts):
         arrivals = _withheld(arrivals)
-    privately = PrivateClusters(facts, arrivals, experiment.rules) if experiment.private else None
+    watchdog = Watchdog(experiment.view_budget_seconds)
+    privately = None
+    if experiment.private:
+        privately = _simulated_privately(experiment, facts, arrivals)
     engine = Engine(
         facts,
         arrivals,
@@ -51,10 +55,16 @@ def simulate(
         on_round=privately.recording(on_round) if privately else on_round,
         # Reading the processor time costs a system call, which is too slow for twice a round.
         stopwatch=time.perf_counter,
+        timekeeper=watchdog.turn_of,
     )
     watch = _Watch(experiment, arrivals, on_progress, is_interrupted)
     began, began_at = time.process_time(), time.perf_counter()
-    left = engine.run(until=watch.is_over)
+    try:
+        left = watchdog.run(lambda: engine.run(until=watch.is_over))
+    except ViewOverran as overrun:
+        # What happened before this round stands.
+        watch.cut_short = _overran(experiment, facts, overrun)
+        left = ""
     elapsed, passed = time.process_time() - began, time.perf_counter() - began_at
     result = _result(experiment, facts, arrivals, engine, elapsed_seconds=elapsed, passed_seconds=passed)
     return replace(
@@ -102,6 +112,33 @@ class _Watch:
         while self._awaited and _has_ended(engine, self._awaited[-1]):
             self._awaited.pop()
         return not self._awaited
+
+
+def _simulated_privately(
+    experiment: Experiment, facts: Snapshot, arrivals: Sequence[Arrival]
+) -> PrivateClusters:
+    watchdog = Watchdog(experiment.view_budget_seconds)
+    try:
+        return watchdog.run(lambda: PrivateClusters(facts, arrivals, experiment.rules, watchdog.turn_of))
+    except ViewOverran as overrun:
+        raise InputError(f"in its private cluster, {_overran(experiment, facts, overrun)}") from None
+
+
+def _overran(experiment: Experiment, facts: Snapshot, overrun: ViewOverran) -> str:
+    """Say which view took too long, and at which line of its policy or placer it was ended."""
+    modules = {
+        type(plugin).__module__
+        for vc in facts.virtual_clusters
+        for plugin in (
+            make_policy(vc.policy, vc.policy_parameters),
+            make_placer(vc.placer, vc.placer_parameters),
+        )
+    }
+    where = line_in(modules, overrun.__cause__) if overrun.__cause__ is not None else ""
+    return (
+        f"view {overrun.view}: its policy or placer took longer than the"
+        f" {experiment.view_budget_seconds:g} s that a view has in a round, and was ended{where}"
+    )
 
 
 def _result(

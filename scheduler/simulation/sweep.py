@@ -31,7 +31,13 @@ from scheduler.simulation.autoscaling import read_autoscaling
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.experiment import ROUND_SECONDS, Experiment, check_round_seconds
+from scheduler.simulation.experiment import (
+    ROUND_SECONDS,
+    VIEW_BUDGET_SECONDS,
+    Experiment,
+    check_round_seconds,
+    check_view_budget,
+)
 from scheduler.simulation.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.gavel.workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
@@ -94,6 +100,8 @@ class Case:
     #: Whether every guarantee is divided by cells.
     cells: bool = False
     private: bool = False
+    #: Seconds on the clock that a policy and a placer have for a view in a round.
+    view_budget_seconds: float = VIEW_BUDGET_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +133,7 @@ def prepare(case: Case) -> PreparedCase:
         window=case.window,
         private=case.private,
         strict=case.strict,
+        view_budget_seconds=case.view_budget_seconds,
     )
     return PreparedCase(experiment=experiment, problems=problems)
 
@@ -176,6 +185,7 @@ def check_numbers(case: Case) -> None:
     """Raise InputError for an impossible number, before any file is read or other case simulated."""
     _check_limit(case.limit)
     check_round_seconds(_round_seconds(case))
+    check_view_budget(case.view_budget_seconds)
     _locality(case.locality)
     _interference(case.interference)
     _costs(case.costs)
@@ -345,18 +355,24 @@ def _with(case: Case, axis: str, text: str) -> Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Stands for the result of a case whose process died: it ended itself, or was killed."""
+class Failed:
+    """Stands for the result of a case that has none."""
+
+    why: str
 
 
-def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result | Lost]]:
+#: Of a case whose process ended before it had a result.
+_DIED = Failed("its process died, killed for lack of memory or ended by a policy or placer")
+
+
+def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result | Failed]]:
     """Simulate all cases, `processes` at a time; yield the index and the result of each as it finishes.
 
     The results are those that `run_case` gives.
     """
     if processes <= 1:
         for place, case in enumerate(cases):
-            yield place, run_case(case)
+            yield place, _attempt(case)
         return
     with ExitStack() as stack:
         workers = SimpleQueue[_Worker]()
@@ -371,7 +387,7 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
             threads.shutdown(cancel_futures=True)
 
 
-def _run_on_one(workers: SimpleQueue[_Worker], case: Case) -> Result | Lost:
+def _run_on_one(workers: SimpleQueue[_Worker], case: Case) -> Result | Failed:
     worker = workers.get()
     try:
         return worker.run(case)
@@ -390,13 +406,13 @@ class _Worker:
         self._context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, mp_context=self._context)
 
-    def run(self, case: Case) -> Result | Lost:
+    def run(self, case: Case) -> Result | Failed:
         try:
-            return self._pool.submit(run_case, case).result()
+            return self._pool.submit(_attempt, case).result()
         except BrokenProcessPool:
             self._pool.shutdown()
             self._pool = ProcessPoolExecutor(1, mp_context=self._context)
-            return Lost()
+            return _DIED
 
     def __enter__(self) -> _Worker:
         return self
@@ -405,12 +421,21 @@ class _Worker:
         self._pool.shutdown(cancel_futures=True)
 
 
+def _attempt(case: Case) -> Result | Failed:
+    """Simulate one case in this process; one that fails must not cost the others their results."""
+    try:
+        return run_case(case)
+    except (InputError, SchedulingError, OSError) as error:
+        return Failed(str(error))
+
+
 def run_to_file(case: str, target: str) -> None:
     """Run a case in JSON and write its result to TARGET.json, or why it failed to TARGET.error."""
-    try:
-        done, content = f"{target}.json", result_to_json(run_case(case_from_json(case)))
-    except (InputError, SchedulingError, OSError) as error:
-        done, content = f"{target}.error", str(error).encode()
+    result = _attempt(case_from_json(case))
+    if isinstance(result, Failed):
+        done, content = f"{target}.error", result.why.encode()
+    else:
+        done, content = f"{target}.json", result_to_json(result)
     # The file appears only when complete, because a waiting process reads it as soon as it exists.
     unfinished = Path(f"{done}.part")
     unfinished.write_bytes(content)

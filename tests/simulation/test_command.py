@@ -251,6 +251,48 @@ def test_a_run_whose_process_dies_costs_only_itself(trace: Path, tmp_path: Path)
     assert set(numbers(tmp_path / "out.json")) == {"fifo", "sjf"}
 
 
+ENDLESS = """
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Endless:
+    def allocate(self, view, memory):
+        while True:
+            pass
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_policy_that_never_returns_ends_its_own_run(processes: int, trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "endless_policies.py").write_text(ENDLESS)
+    command = [sys.executable, str(ROOT / "manage.py"), "simulate", "--trace", str(trace)]
+    policies = ["--policy", "endless_policies:Endless", "--policy", "fifo", "--processes", str(processes)]
+    ended = subprocess.run(
+        [*command, "--cluster", "v100=4:4", *policies, "--view-budget", "0.2", "--json", "out.json"],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "its policy or placer took longer than the 0.2 s that a view has" in ended.stderr
+    assert "in endless_policies.py, line " in ended.stderr
+    runs = numbers(tmp_path / "out.json")
+    assert (runs["endless"]["jobs"]["ended"], runs["fifo"]["jobs"]["ended"]) == (0, 3)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_that_cannot_begin_costs_only_itself(
+    processes: int, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    sweep = f"cluster=v100=4:4,{tmp_path / 'missing.yaml'}"
+    arguments = ("--trace", trace, "--cluster", "v100=4:4", "--sweep", sweep, "--json", out)
+    assert simulate(*arguments, "--processes", processes) == 1
+    said = capsys.readouterr().err
+    assert "fifo (run 2 of 2) has no result: " in said
+    assert "missing.yaml: there is no such file" in said
+    assert numbers(out)["fifo"]["jobs"]["ended"] == 3
+
+
 TIMINGS = {"elapsed_seconds", "decide_seconds"}
 
 

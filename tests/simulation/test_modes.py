@@ -68,6 +68,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "policy": ("--policy", "sjf"),
     "placer": ("--placer", "spread"),
     "round_seconds": ("--round-seconds", "33"),
+    "view_budget": ("--view-budget", "60"),
     "rounds": ("--rounds", "gavel:reallocate_seconds=360"),
     "seed": ("--seed", "7"),
     "cost": ("--cost", "start_seconds=40"),
@@ -181,6 +182,7 @@ _TOLD = (
     "window",
     "private",
     "strict",
+    "view_budget_seconds",
 )
 
 

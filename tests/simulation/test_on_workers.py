@@ -11,8 +11,7 @@ import pytest
 from scheduler import tasks
 from scheduler.core.sim.result import Result
 from scheduler.management.commands import simulate
-from scheduler.simulation.errors import InputError
-from scheduler.simulation.sweep import Case, case_from_json, case_to_json, run_case
+from scheduler.simulation.sweep import Case, Failed, case_from_json, case_to_json, run_case
 
 
 @pytest.fixture(autouse=True)
@@ -48,5 +47,7 @@ def test_gives_the_same_results(tmp_path: Path) -> None:
 
 def test_a_case_that_cannot_be_run_is_said(tmp_path: Path) -> None:
     case = Case(trace=str(tmp_path / "missing.csv"), format="allot", cluster="v100=4:4")
-    with pytest.raises(InputError, match=r"missing\.csv"):
-        list(simulate.run_on_workers([case]))
+    [(place, failed)] = simulate.run_on_workers([case])
+    assert place == 0
+    assert isinstance(failed, Failed)
+    assert "missing.csv" in failed.why

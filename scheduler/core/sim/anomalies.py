@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+from scheduler.core.building_blocks.computing import Timekeeper, untimed
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.reason_kinds import Cause
 from scheduler.core.model.reasons import REASONS
@@ -48,6 +49,7 @@ def private_run(
     rules: Rules | None = None,
     script: Sequence[ScriptedEvent] = (),
     until: float | None = None,
+    timekeeper: Timekeeper = untimed,
 ) -> Engine:
     """Let the jobs of a virtual cluster run in its private cluster, up to an instant or to their end.
 
@@ -59,7 +61,7 @@ def private_run(
         for arrival in arrivals
         if arrival.job.guaranteed and arrival.job.virtual_cluster == virtual_cluster
     ]
-    engine = Engine(alone, own, rules, truths=truths, script=script)
+    engine = Engine(alone, own, rules, truths=truths, script=script, timekeeper=timekeeper)
     engine.run((lambda engine: engine.now >= until) if until is not None else (lambda engine: False))
     return engine
 

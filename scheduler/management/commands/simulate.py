@@ -15,8 +15,7 @@ from django.core.management.base import BaseCommand
 
 from scheduler.core.sim.result import Result
 from scheduler.simulation.command import main
-from scheduler.simulation.errors import InputError
-from scheduler.simulation.sweep import Case, case_to_json, result_from_json
+from scheduler.simulation.sweep import Case, Failed, case_to_json, result_from_json
 
 TASK = "scheduler.tasks.simulate_case"
 POLL_SECONDS = 0.2
@@ -30,11 +29,8 @@ class Command(BaseCommand):
         sys.exit(main(argv[2:], run_elsewhere=run_on_workers))
 
 
-def run_on_workers(cases: Sequence[Case]) -> Iterator[tuple[int, Result]]:
-    """Send every case to a worker; yield results as their files appear in a folder that all of them see.
-
-    Raises InputError with a worker's words when it could not run a case.
-    """
+def run_on_workers(cases: Sequence[Case]) -> Iterator[tuple[int, Result | Failed]]:
+    """Send every case to a worker; yield results as their files appear in a folder that all of them see."""
     home = settings.ALLOT_HOME
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sweep-", dir=home.absolute()) as name:
@@ -45,8 +41,9 @@ def run_on_workers(cases: Sequence[Case]) -> Iterator[tuple[int, Result]]:
         while waiting:
             for place in sorted(waiting):
                 if (failed := folder / f"{place}.error").exists():
-                    raise InputError(failed.read_text())
-                if (done := folder / f"{place}.json").exists():
+                    waiting.discard(place)
+                    yield place, Failed(failed.read_text())
+                elif (done := folder / f"{place}.json").exists():
                     waiting.discard(place)
                     yield place, result_from_json(done.read_bytes())
             time.sleep(POLL_SECONDS)
