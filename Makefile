@@ -51,7 +51,7 @@ test-set-up:
 	@scripts/slurm
 
 test-slow: test-set-up ## Run the exhaustive tests, and properties on more examples
-	$(PYTEST) -m "(slow or hypothesis) and not reproduction" --hypothesis-profile=thorough $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+	$(PYTEST) -m "(slow or hypothesis) and not reproduction" --timeout=1800 --hypothesis-profile=thorough $(ARGS) || [ $$? -eq $(NO_TESTS) ]
 
 test-user: ## As root: run the tests that differ for an ordinary user as one, with the system's Python
 	@scripts/ordinary-user-tests
@@ -61,7 +61,7 @@ test-pythons: ## Run the tests of agents, jobs and the core on Python 3.12 and 3
 	@scripts/tests-on-python 3.13
 
 reproduce: test-set-up ## Run published results again, and hold ours to them
-	$(PYTEST) -m reproduction --hypothesis-profile=thorough $(ARGS)
+	$(PYTEST) -m reproduction --timeout=7200 --hypothesis-profile=thorough $(ARGS)
 
 nightly: ## Run everything that `make test` leaves out, and write one page of results: .nightly/report.md
 	@$(MAKE) --no-print-directory test-set-up
