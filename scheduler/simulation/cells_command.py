@@ -26,6 +26,7 @@ from scheduler.simulation.experiment import ROUND_SECONDS
 from scheduler.simulation.report.quantities import number, time_unit
 from scheduler.simulation.sweep import Case, prepare
 from scheduler.simulation.traces.registry import FORMATS
+from scheduler.simulation.yaml_files import only_document
 
 #: Finds what else is wrong with a specification, such as nodes that do not exist.
 Further = Callable[[Layout], Iterable[Problem]]
@@ -83,11 +84,8 @@ def check(file: str, further: Further | None = None) -> int:
 def read_document(file: str) -> Any:
     """Return the content of a YAML or JSON file; raise InputError with the line when it is neither."""
     try:
-        return yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise InputError(f"{file}:{line}: is not YAML: {error.problem}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        return only_document(file, Path(file).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
         raise InputError(f"{file}: is not YAML: {error}") from None
 
 

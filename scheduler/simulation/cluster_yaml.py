@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, OVERCOMMIT_PREDICTED, USUAL_MARGIN
@@ -28,6 +26,7 @@ from scheduler.simulation.inventory import (
     one_virtual_cluster,
 )
 from scheduler.simulation.traces.fields import MOST_SECONDS
+from scheduler.simulation.yaml_files import only_document
 
 _MOST = 1_000_000
 
@@ -79,15 +78,8 @@ class _Entry:
 
 
 def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
-    """Read the text of a cluster file. Raise ClusterError."""
-    try:
-        content = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise ClusterError(f"{name}:{line}: is not YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise ClusterError(f"{name}: is not YAML: {error}") from None
-    root = _Entry(name, content, _CLUSTER)
+    """Read the text of a cluster file. Raise InputError."""
+    root = _Entry(name, only_document(name, text), _CLUSTER)
     inventory = Inventory()
     for number, rack in enumerate(root.entries("racks", ("name", "count", "nodes")), 1):
         count = rack.count("count", 1)

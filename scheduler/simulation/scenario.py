@@ -25,8 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import JobId, NodeId
 from scheduler.core.round.registry import make_placer, make_policy
@@ -44,6 +42,7 @@ from scheduler.simulation.traces.native import read_job
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob, check_bounds
+from scheduler.simulation.yaml_files import only_document
 
 _NODE_LOANS = ("node_loan", "node_return")
 _KINDS = ("submit", "finish", "cancel", *changes.KINDS, *_NODE_LOANS, *market_mutations.KINDS)
@@ -86,10 +85,10 @@ def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
     """
     path = Path(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = only_document(path.name, path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path.name}: cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise InputError(f"{path.name}: is not YAML: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("events"), list):
         raise InputError(f"{path.name}: must be an object with a list of events")

@@ -10,7 +10,7 @@ from scheduler.core.fitting.feasible import never_fits
 from scheduler.core.model.snapshot import Member, Snapshot, Tenant
 from scheduler.simulation.cluster_yaml import read_cluster_yaml
 from scheduler.simulation.clusters import load_cluster, parse_cluster, read_cluster
-from scheduler.simulation.errors import ClusterError
+from scheduler.simulation.errors import ClusterError, InputError
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
 from scheduler.simulation.traces.registry import read_trace
@@ -158,7 +158,7 @@ WRONG = [
     ("512GiB", "lots", "memory: 'lots' is not a size such as 512GiB"),
     ("bandwidth: 2GiB", "bandwidth: fast", "storage_bandwidth: 'fast' is not a size such as 512GiB"),
     ("300GiB", "[]", r"cache: \[\] is not a size such as 512GiB"),
-    ("cpus: 64", "cpus: .nan", "cpus: nan is not a number of at least 0"),
+    ("cpus: 64", "cpus: .nan", r"cpus: \.nan is not a number that a field can have"),
     ("{V100: 24}", "{A100: 24}", "guaranteed: there is no A100; the nodes have K80 or V100"),
     ("{V100: 24}", "{V100: 25}", "33 V100 are guaranteed in all; there are 32"),
     ("{V100: 24}", "{V100: -1}", r"guaranteed\.V100: -1 is not a whole number of at least 0"),
@@ -170,6 +170,8 @@ WRONG = [
     ("12h", "soon", "default_time_limit: 'soon' is not a duration such as 12h or 90m"),
     ("name: anyone", "name: research", "virtual_clusters: the name research is given twice"),
     ("name: example", "name: [", r"cluster\.yaml:\d+: is not YAML"),
+    ("name: example", "name: example\nname: other", r"cluster\.yaml:\d+: name stands here twice"),
+    ("name: example", "---\nname: example\n---\nname: other", "has 2 documents; it must have one"),
     (
         '{name: speech, quota: {V100: 16, "*": 20}, quota_cpus: 64, quota_memory: 512GiB}',
         "speech",
@@ -185,7 +187,7 @@ def test_a_wrong_file_says_which_field_and_what_would_be_right(
     tmp_path: Path, right: str, wrong: str, message: str
 ) -> None:
     assert right in YAML
-    with pytest.raises(ClusterError, match=message):
+    with pytest.raises(InputError, match=message):
         read_text(tmp_path, YAML.replace(right, wrong, 1))
 
 

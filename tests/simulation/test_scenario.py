@@ -217,7 +217,8 @@ def test_a_guarantee_may_go_from_one_virtual_cluster_to_another_at_an_instant(tm
 def test_a_file_that_is_no_scenario_is_said(tmp_path: Path) -> None:
     for text, said in (
         ("[]", "must be an object"),
-        ("events: [}", "is not YAML"),
+        ("events: [}", "story.yaml:1: is not YAML"),
+        ("events:\n  - {at: 0, at: 5}", "story.yaml:2: at stands here twice"),
         ("x: 1\nevents: []", "is not known"),
         ("cluster: v100=2:2\npolicy: fife\nevents: []", "story.yaml: policy: there is no policy 'fife'"),
     ):
