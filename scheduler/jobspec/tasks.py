@@ -40,6 +40,9 @@ MAX_WORDS = 1_000
 MAX_MODELS = 16
 #: Fields of a one-task job that may stand at the top instead of in `tasks`.
 SHORTHAND = ("command", "gpus", "gpu_model", "resources", "sensitivity", "replicas", "env")
+#: Fields of the short form that stand in the resources of a task, and their names there.
+_AT_TOP = {"gpus": "gpu", "gpu_model": "gpu_model"}
+_ONLY_TASK = "tasks.0."
 
 RESOURCES = Group("resources", "Resources", "What each replica gets, all of it on one node.")
 
@@ -379,7 +382,7 @@ class Tasks(ListOf):
             return ()
         resources = short.get("resources", {})
         written_as = {}
-        for name, inner in (("gpus", "gpu"), ("gpu_model", "gpu_model")):
+        for name, inner in _AT_TOP.items():
             if name not in short or not isinstance(resources, Mapping):
                 continue
             if inner in resources:
@@ -412,6 +415,15 @@ class Tasks(ListOf):
                     "the same in all tasks, because a gang runs on one GPU model",
                 )
         return tuple(replace(task, gpu_models=models) for task in tasks)
+
+
+def as_written(field: str, spec: object) -> str:
+    """Return a field's path as a specification writes it: `gpus`, not `tasks.0.resources.gpu` without `tasks`."""
+    if not isinstance(spec, Mapping) or "tasks" in spec or not field.startswith(_ONLY_TASK):
+        return field
+    inner = field.removeprefix(_ONLY_TASK)
+    at_top = next((name for name, other in _AT_TOP.items() if inner == f"resources.{other}"), inner)
+    return at_top if at_top in spec else inner
 
 
 def _is_noted(fields: Fields, where: str) -> bool:

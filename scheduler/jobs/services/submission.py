@@ -22,6 +22,7 @@ from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse, renamed
 from scheduler.jobspec.arrays import JobArray
 from scheduler.jobspec.code import SHA256
 from scheduler.jobspec.input_workers import input_worker_of
+from scheduler.jobspec.tasks import as_written
 from scheduler.models.archives import Archive
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.reservations import lasting_reservations
@@ -125,6 +126,13 @@ class Submission:
 
     def check(self, raw: object, *, where: str = "") -> FeasibleJob:
         """Return the checked specification; raise Invalid or QuotaExceeded with every wrong field."""
+        try:
+            return self._checked(raw, where)
+        except ApplicationError as error:
+            error.fields = tuple([_as_written(one, raw, where) for one in error.fields])
+            raise
+
+    def _checked(self, raw: object, where: str) -> FeasibleJob:
         spec = parse(raw, where=where)
         virtual_cluster = self._virtual_cluster(spec, where)
         if spec.virtual_cluster != virtual_cluster.name:
@@ -377,6 +385,14 @@ def _field_of(reason: Reason, spec: JobSpec) -> str:
     if len(spec.tasks) > 1:
         return "tasks"
     return "tasks.0.replicas" if only.replicas > 1 else "tasks.0.resources.gpu"
+
+
+def _as_written(error: FieldError, raw: object, where: str) -> FieldError:
+    """Return the error of a field under its name in that specification."""
+    prefix = _join(where, "")
+    if not error.field.startswith(prefix):
+        return error
+    return replace(error, field=prefix + as_written(error.field.removeprefix(prefix), raw))
 
 
 def _join(where: str, field: str) -> str:

@@ -331,7 +331,7 @@ def test_a_job_without_gpus_is_taken_where_some_node_can_hold_it(member: Viewer)
     with pytest.raises(Invalid) as refused:
         job_submit(viewer=member, tenant=None, spec=spec(**wanted))
     (problem,) = refused.value.fields
-    assert problem.field == "tasks.0.resources"
+    assert problem.field == "resources"
     assert problem.problem == (
         "No node has 40 CPUs and 32.0 GiB of memory for one replica. The nearest, cpu-large, has 32 CPUs and"
         " 32.0 GiB of memory."

@@ -94,11 +94,11 @@ def test_several_virtual_clusters_need_a_choice(world: World) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "where", "expected"),
     [
-        ({"gpu_model": "V1000"}, 400, "tasks.0.resources.gpu_model", "any, or one or more of: V100"),
-        ({"gpu_model": ["V100", "H100"]}, 400, "tasks.0.resources.gpu_model", "any, or one or more of: V100"),
-        ({"gpus": 9, "guarantee": "opportunistic"}, 400, "tasks.0.resources.gpu", "at most 8"),
-        ({"gpus": 8, "replicas": 2}, 400, "tasks.0.replicas", "at most 8"),
-        ({"gpus": 8, "replicas": 2, "guarantee": "opportunistic"}, 400, "tasks.0.replicas", "at most 8"),
+        ({"gpu_model": "V1000"}, 400, "gpu_model", "any, or one or more of: V100"),
+        ({"gpu_model": ["V100", "H100"]}, 400, "gpu_model", "any, or one or more of: V100"),
+        ({"gpus": 9, "guarantee": "opportunistic"}, 400, "gpus", "at most 8"),
+        ({"gpus": 8, "replicas": 2}, 400, "replicas", "at most 8"),
+        ({"gpus": 8, "replicas": 2, "guarantee": "opportunistic"}, 400, "replicas", "at most 8"),
         ({"gpus": -1}, 400, "gpus", "from 0 to 16"),
         ({"prority": 1}, 400, "prority", "one of"),
         (
@@ -155,8 +155,8 @@ def test_bulk_submits_none_when_one_is_wrong(world: World) -> None:
     body = is_error(world.member.post("/jobs/bulk", {"jobs": jobs}), 400, "invalid")
     assert [field["field"] for field in body["fields"]] == [
         "jobs.1.gpus",
-        "jobs.2.tasks.0.resources.gpu_model",
-        "jobs.3.tasks.0.resources.gpu",
+        "jobs.2.gpu_model",
+        "jobs.3.gpus",
     ]
     assert not Job.objects.exists()
 
@@ -215,8 +215,8 @@ def test_a_refused_bulk_says_how_many_and_each_kind_of_problem_once(world: World
     body = is_error(answer, 400, "invalid")
     assert body["detail"].startswith("No job was submitted, because 999 of 1,000 cannot be. ")
     assert [field["field"] for field in body["fields"]] == [
-        "jobs.0.tasks.0.resources.gpu_model",
-        "jobs.600.tasks.0.resources.gpu",
+        "jobs.0.gpu_model",
+        "jobs.600.gpus",
     ]
     assert body["fields"][0]["problem"].endswith("(and so in 599 other jobs)")
     assert len(answer.content) < 2_000

@@ -83,22 +83,6 @@ describe("the submit page", () => {
     expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit" }).disabled).toBe(true);
   });
 
-  it("names the fields of the short form as they are written, and their lines", async () => {
-    server.on("POST /jobs/check", {
-      ok: false,
-      fields: [{ field: "tasks.0.resources.gpu", problem: "is more than a node has", expected: "at most 8" }],
-      warnings: [],
-      normalised: null,
-      gpus: 0,
-      message: "",
-    });
-    // What is written is kept for its user: another one's, so that the next tests begin with the template.
-    await renderPage(SubmitPage, { route: "/submit", as: { ...member.as, username: "bea" } });
-    const yaml = await screen.findByRole("textbox", { name: "Specification as YAML" });
-    fireEvent.change(yaml, { target: { value: "name: x\ngpus: 16\ncommand: hi\n" } });
-    expect(await screen.findByText("Line 2: gpus: is more than a node has; expected at most 8")).toBeTruthy();
-  });
-
   it("says how a part of a GPU is held, and nothing of it for whole GPUs", async () => {
     const { user } = await renderPage(SubmitPage, member);
     const gpus = await screen.findByRole("spinbutton", { name: "GPUs per replica" });

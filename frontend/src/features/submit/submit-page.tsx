@@ -9,7 +9,6 @@ import { mayActFor } from "@/components/roles";
 import { useSession } from "@/components/session";
 import { writeSpec } from "@/components/spec-text";
 import { editYaml, linesOf, parseYaml, type Path } from "@/components/yaml/document";
-import { writtenField } from "@/features/submit/short-form";
 import { SpecForm } from "@/features/submit/spec-form";
 import { SubmitBar, useCheck } from "@/features/submit/submit-bar";
 import styles from "@/features/submit/submit-page.module.css";
@@ -86,11 +85,11 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
   const problems = useMemo(() => {
     if (problem) return [problem];
     const lineOf = linesOf(text);
-    return check.fields.map((each) => {
-      const field = writtenField(each.field, spec ?? {});
-      return { line: lineOf(field.split(".")), message: `${field}: ${explained(each)}` };
-    });
-  }, [problem, check.fields, spec, text]);
+    return check.fields.map((each) => ({
+      line: lineOf(each.field.split(".")),
+      message: `${each.field}: ${explained(each)}`,
+    }));
+  }, [problem, check.fields, text]);
   const problemOf = (field: string) => {
     const found = check.fields.find((each) => each.field === field);
     return found && explained(found);
