@@ -418,7 +418,7 @@ class Tasks(ListOf):
 
 
 def as_written(field: str, spec: object) -> str:
-    """Return a field's path as a specification writes it: `gpus`, not `tasks.0.resources.gpu` without `tasks`."""
+    """Return the path as the specification has it: `gpus` for `tasks.0.resources.gpu` without `tasks`."""
     if not isinstance(spec, Mapping) or "tasks" in spec or not field.startswith(_ONLY_TASK):
         return field
     inner = field.removeprefix(_ONLY_TASK)
