@@ -20,6 +20,7 @@ from tenants import tokens
 from tenants.callers import RoleInTenant, token_with_user
 from tenants.errors import FieldError, NotAllowed, NotFound, NotSignedIn
 from tenants.models import Membership, Quota, Role, Scope, Tenant, Token, User
+from tenants.times import in_words
 
 #: Each role includes the ones before it.
 RANK: Mapping[str, int] = {Role.VIEWER: 1, Role.MEMBER: 2, Role.ADMIN: 3}
@@ -150,7 +151,7 @@ def token_of_header(header: str) -> Token:
     if token is None or not tokens.matches(secret, token.digest) or not token.user.is_active:
         raise NotSignedIn("This token is unknown, or was revoked.")
     if token.expires_at is not None and token.expires_at <= timezone.now():
-        raise NotSignedIn(f"This token expired at {token.expires_at:%Y-%m-%d %H:%M} UTC.")
+        raise NotSignedIn(f"This token expired at {in_words(token.expires_at)}.")
     return token
 
 

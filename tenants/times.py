@@ -26,6 +26,12 @@ def iso(at: datetime | None) -> str | None:
     return None if at is None else at.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 
+def in_words(at: datetime) -> str:
+    """Return "2026-11-21 14:05:30 UTC", without the seconds where they are zero."""
+    at = at.astimezone(UTC)
+    return f"{at:%Y-%m-%d %H:%M}" + (f":{at:%S}" if at.second else "") + " UTC"
+
+
 #: An instant as PostgreSQL writes it into JSON, in the time zone of the session.
 _IN_JSON = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
 

@@ -12,6 +12,7 @@ from scheduler.models.reservations import Reservation
 from scheduler.models.selectors.maintenance import active_windows
 from scheduler.models.selectors.reservations import lasting_reservations
 from tenants.errors import FieldError, Invalid
+from tenants.times import in_words
 
 #: How far ahead it may start, and how long it may be.
 FARTHEST = timedelta(days=366)
@@ -75,9 +76,3 @@ def window_in_words(window: MaintenanceWindow) -> str:
 def reservation_in_words(reservation: Reservation) -> str:
     when = f"from {in_words(reservation.starts_at)} to {in_words(reservation.ends_at)}"
     return f"reservation {reservation.name} of tenant {reservation.tenant.name} {when}"
-
-
-def in_words(instant: datetime) -> str:
-    """Return "2026-11-21 14:05:30 UTC", without the seconds where they are zero."""
-    seconds = f":{instant:%S}" if instant.second else ""
-    return f"{instant:%Y-%m-%d %H:%M}{seconds} {instant:%Z}"

@@ -18,7 +18,6 @@ from scheduler.agents.planned import (
     check_end,
     check_new_end,
     check_start,
-    in_words,
     outlasts,
     reservation_in_words,
     reservations_between,
@@ -40,7 +39,7 @@ from scheduler.wiring.deadlocks import repeated_on_deadlock
 from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
-from tenants.times import iso
+from tenants.times import in_words, iso
 
 MAX_WINDOWS = 1_000
 MAX_NODES = 5_000

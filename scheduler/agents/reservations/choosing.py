@@ -13,7 +13,6 @@ from typing import Self
 from django.db.models import Count, Q
 
 from scheduler.agents.planned import (
-    in_words,
     reservation_in_words,
     reservations_between,
     window_in_words,
@@ -25,6 +24,7 @@ from scheduler.models.attempts import AttemptPart
 from scheduler.models.nodes import Node, NodeState
 from scheduler.models.reservations import Reservation
 from tenants.errors import Conflict, FieldError, Invalid
+from tenants.times import in_words
 
 #: The most of each kind that a refusal names.
 _NAMED = 5

@@ -16,7 +16,6 @@ from scheduler.agents.planned import (
     check_end,
     check_new_end,
     check_start,
-    in_words,
     outlasts,
     reservation_in_words,
     reservations_between,
@@ -37,7 +36,7 @@ from scheduler.wiring.sweeps import for_each
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Tenant, User, VirtualCluster
-from tenants.times import iso
+from tenants.times import in_words, iso
 
 MAX_RESERVATIONS = 1_000
 #: The actor of what happens when a node is lost.

@@ -16,7 +16,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
 from scheduler.wiring.sweeps import for_each
 from tenants.errors import Conflict
-from tenants.times import iso
+from tenants.times import in_words, iso
 
 
 def node_drain(*, node: Node, actor: str, why: str = "", deadline: datetime | None = None) -> None:
@@ -98,7 +98,7 @@ def _drain_later(*, node: Node, actor: str, why: str, deadline: datetime) -> Non
     node = node_locked(node)
     if node.draining and node.drain_deadline is None:
         raise Conflict(f"Node {node.name} is being drained already; resume it first.")
-    at = f"{deadline:%Y-%m-%d %H:%M %Z}"
+    at = in_words(deadline)
     state = {"draining": True, "drain_deadline": deadline, "returns_itself": False}
     reason = f"Its jobs are moved away at {at}. {why}".strip()
     change_node(node, "node.drain_announced", actor=actor, why=reason, **state, **withdrawn(actor, why))

@@ -30,7 +30,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.sweeps import for_each
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee
-from tenants.times import iso
+from tenants.times import in_words, iso
 
 MAX_POOLS = 1_000
 #: The actor of what a load curve does.
@@ -177,7 +177,7 @@ def _ask_back(node: Node, pool: ServingPool, *, actor: str, why: str, by: dateti
     grace = max([attempt.job.grace_seconds for attempt in there], default=0.0)
     # The order to stop follows at most a round later.
     stops_at = max(now, by - timedelta(seconds=grace + settings.CONFIG.round_seconds))
-    at = f"{by:%Y-%m-%d %H:%M %Z}"
+    at = in_words(by)
     columns = _loan(LoanState.RETURNING, actor, why) | {"return_by": by, "return_stops_at": stops_at}
     reason = f"Serving pool {pool.name} has it back by {at}. {why}".strip()
     change_node(node, "node.asked_back", actor=actor, why=reason, **columns)

@@ -10,6 +10,7 @@ from scheduler.models.selectors.money import currency
 from scheduler.wiring.exports import csv_text
 from tenants.models import Tenant
 from tenants.selectors import Viewer
+from tenants.times import in_words
 
 #: Rows in the text of a mail; the file has all.
 _ROWS_IN_TEXT = 30
@@ -25,7 +26,7 @@ def report(by: Viewer, tenant: Tenant | None, since: datetime, until: datetime) 
     rows = [shown_row(row, code) for row in found.rows]
     total = shown(found.total, code)
     lines = [
-        f"From {since:%Y-%m-%d %H:%M} until {until:%Y-%m-%d %H:%M} UTC, costs {of_money}at present prices.",
+        f"From {in_words(since)} until {in_words(until)}, costs {of_money}at present prices.",
         "",
         _line("", {name: name for name in _IN_TEXT}),
         *(_line(str(row[grouping]), row) for row in rows[:_ROWS_IN_TEXT]),

@@ -25,6 +25,7 @@ from tenants.errors import Conflict
 from tenants.invitations import invitation_create
 from tenants.models import Invitation, Role, Tenant, User
 from tenants.selectors import Viewer
+from tenants.times import in_words
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ def invite(*, by: Viewer, tenant: Tenant, role: Role, email: str, days: int) -> 
         return invitation, address
     text = (
         f"{by.user.username} invites you to tenant {tenant.name} of Allotment, as {role.value}. To accept,\n"
-        f"open\n\n{address}\n\nby {invitation.expires_at:%Y-%m-%d %H:%M} UTC. You need no account yet.\n"
+        f"open\n\n{address}\n\nby {in_words(invitation.expires_at)}. You need no account yet.\n"
         "Otherwise do nothing: no more mail will come.\n"
     )
     try:

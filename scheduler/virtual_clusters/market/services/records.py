@@ -14,6 +14,7 @@ from scheduler.virtual_clusters.market.representations import publish_loans, pub
 from scheduler.virtual_clusters.market.selectors import lot_of
 from scheduler.virtual_clusters.representations import publish_virtual_clusters
 from tenants.models import VirtualCluster
+from tenants.times import in_words
 
 _WORDS = {
     "offer": "{lender} offers {lot}",
@@ -29,7 +30,7 @@ def record_offer(
     kind: str, offer: Offer, *, at: datetime, actor: str, round_number: int | None = None
 ) -> None:
     """Record that an offer was made, withdrawn or has expired."""
-    until = "" if kind == "expire" else f" until {offer.ends_at:%Y-%m-%d %H:%M} UTC"
+    until = "" if kind == "expire" else f" until {in_words(offer.ends_at)}"
     message = _sentence(kind, offer, lender=offer.lender.name) + until
     details = {"offer": offer.id, "lot": offer.lot, "in_return": offer.in_return}
     Event.objects.create(
@@ -69,7 +70,7 @@ def record_loan(
     offer = loan.offer
     lender, borrower = offer.lender, loan.borrower
     message = _sentence(kind, offer, lender=lender.name, borrower=borrower.name)
-    message += f" until {loan.ends_at:%Y-%m-%d %H:%M} UTC" if kind in ("take", "begin") else ""
+    message += f" until {in_words(loan.ends_at)}" if kind in ("take", "begin") else ""
     message += f"; {note}" if note else ""
     details = {
         "offer": offer.id,
