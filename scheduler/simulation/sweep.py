@@ -7,11 +7,12 @@ worker. A process that runs it reads the files again and gives the same result.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -374,51 +375,69 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
         for place, case in enumerate(cases):
             yield place, _attempt(case)
         return
-    with ExitStack() as stack:
-        workers = SimpleQueue[_Worker]()
-        for _ in range(min(processes, len(cases))):
-            workers.put(stack.enter_context(_Worker()))
-        threads = stack.enter_context(ThreadPoolExecutor(workers.qsize()))
-        places = {threads.submit(_run_on_one, workers, case): place for place, case in enumerate(cases)}
-        try:
-            for done in as_completed(places):
-                yield places[done], done.result()
-        finally:
-            threads.shutdown(cancel_futures=True)
+    workers = [_Worker() for _ in range(min(processes, len(cases)))]
+    idle = SimpleQueue[_Worker]()
+    for worker in workers:
+        idle.put(worker)
+    threads = ThreadPoolExecutor(len(workers))
+    try:
+        places = {threads.submit(_run_on_one, idle, case): place for place, case in enumerate(cases)}
+        for done in as_completed(places):
+            yield places[done], done.result()
+    finally:
+        # Before the threads, which wait for what their workers answer.
+        for worker in workers:
+            worker.end()
+        threads.shutdown(cancel_futures=True)
 
 
-def _run_on_one(workers: SimpleQueue[_Worker], case: Case) -> Result | Failed:
-    worker = workers.get()
+def _run_on_one(idle: SimpleQueue[_Worker], case: Case) -> Result | Failed:
+    worker = idle.get()
     try:
         return worker.run(case)
     finally:
-        workers.put(worker)
+        idle.put(worker)
 
 
 class _Worker:
-    """A process that runs one case after the other, and another one after it if it dies.
-
-    Each has a pool to itself, because a pool gives up all of its cases when one of its processes dies.
-    """
+    """A process that runs one case after the other, and another one after it if it dies."""
 
     def __init__(self) -> None:
         # Not forked: the parent may hold connections, and a fork would share them.
         self._context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, mp_context=self._context)
+        self._is_over = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._line, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
 
     def run(self, case: Case) -> Result | Failed:
         try:
-            return self._pool.submit(_attempt, case).result()
-        except BrokenProcessPool:
-            self._pool.shutdown()
-            self._pool = ProcessPoolExecutor(1, mp_context=self._context)
+            self._line.send(case)
+            result: Result | Failed = self._line.recv()
+        except (EOFError, OSError):
+            if not self._is_over:
+                self._begin()
             return _DIED
+        return result
 
-    def __enter__(self) -> _Worker:
-        return self
+    def end(self) -> None:
+        """End the process, also amid a case, which then has no result."""
+        self._is_over = True
+        self._process.terminate()
+        self._process.join()
 
-    def __exit__(self, *error: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
+
+def _serve(line: Connection) -> None:
+    """Run the cases that come on the line, until the parent ends this process or is gone."""
+    # Ctrl-C reaches all processes of the terminal; the parent ends its workers itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError):
+        while True:
+            line.send(_attempt(line.recv()))
 
 
 def _attempt(case: Case) -> Result | Failed:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from scheduler.simulation.command import main
@@ -326,3 +327,43 @@ def test_ctrl_c_leaves_a_report_that_says_so(tmp_path: Path) -> None:
     run = numbers(out)["srtf"]
     assert "interrupted" in run["cut_short"]
     assert run["jobs"]["ended"] < len(jobs)
+
+
+LASTING = """
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Lasting:
+    number: int = 0
+
+    def allocate(self, view, memory):
+        Path(f"began-{os.getpid()}").touch()
+        while True:
+            time.sleep(0.01)
+"""
+
+
+def test_ctrl_c_ends_all_processes_at_once(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "lasting_policies.py").write_text(LASTING)
+    command = [sys.executable, str(ROOT / "manage.py"), "simulate", "--trace", str(trace)]
+    policies = [
+        word for number in (1, 2, 3) for word in ("--policy", f"lasting_policies:Lasting:number={number}")
+    ]
+    process = subprocess.Popen(
+        [*command, "--cluster", "v100=4:4", *policies, "--processes", "2"],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    until(lambda: len(list(tmp_path.glob("began-*"))) == 2)
+    # As a terminal does: to all of its processes.
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 1
+    assert "Interrupted: the results below are those of the finished runs." in said
+    assert "Traceback" not in said
+    for mark in tmp_path.glob("began-*"):
+        assert not psutil.pid_exists(int(mark.name.removeprefix("began-")))
