@@ -66,6 +66,17 @@ class Viewer:
         """How events and audit entries name this person."""
         return f"user {self.user.username}"
 
+    @property
+    def rights(self) -> frozenset[str]:
+        """What the caller may do, right by right; a role has those of the roles that it includes."""
+        held = [
+            f"{role.value} of {held.tenant_id}"
+            for held in self.held
+            for role in Role
+            if RANK[role] <= RANK[held.role]
+        ]
+        return frozenset([*self.scopes, *held, *(["operator"] if self.is_operator else [])])
+
     def may(self, tenant: Tenant | int, role: Role) -> bool:
         """Whether the viewer holds `role`, or one that includes it, in the tenant (or its id)."""
         if self.is_operator:

@@ -26,9 +26,9 @@ from rest_framework.settings import api_settings
 from controlplane.errors import describe
 from controlplane.models import IdempotentAnswer
 from tenants.api.problems import answer as error_answer
-from tenants.errors import ApplicationError, Conflict, FieldError, Invalid
+from tenants.errors import ApplicationError, Conflict, FieldError, Invalid, NotAllowed
 from tenants.housekeeping import delete_rows
-from tenants.models import User
+from tenants.selectors import Viewer
 
 HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
@@ -38,8 +38,8 @@ KEPT = timedelta(hours=24)
 PREFIX = "/api/v1/"
 # A repeat is ordinary: a violated constraint would be an error in the database's log.
 _CLAIM = """
-INSERT INTO controlplane_idempotentanswer (user_id, key, fingerprint, created_at)
-VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (user_id, key) DO NOTHING RETURNING id
+INSERT INTO controlplane_idempotentanswer (user_id, key, fingerprint, rights, created_at)
+VALUES (%s, %s, %s, %s, clock_timestamp()) ON CONFLICT (user_id, key) DO NOTHING RETURNING id
 """
 #: Fields of an answer that are shown once: a stored copy would be a stored secret.
 SHOWN_ONCE = ("token", "password", "secret", "link", "agent")
@@ -68,27 +68,27 @@ class IdempotencyMiddleware:
         key = request.headers.get(HEADER)
         if key is None or request.method != "POST" or not request.path_info.startswith(PREFIX):
             return self.get_response(request)
-        user = _caller(request)
-        if user is None:
+        viewer = _caller(request)
+        if viewer is None:
             # Refused by the view itself; or signing in, which is harmless to repeat.
             return self.get_response(request)
         try:
-            return answer_once(user, _checked(key), request, self.get_response)
+            return answer_once(viewer, _checked(key), request, self.get_response)
         except ApplicationError as error:
             status, body, headers = describe(error)
             return error_answer(status, body, headers)
 
 
 def answer_once(
-    user: User, key: str, request: HttpRequest, answer: Callable[[HttpRequest], HttpResponseBase]
+    viewer: Viewer, key: str, request: HttpRequest, answer: Callable[[HttpRequest], HttpResponseBase]
 ) -> HttpResponseBase:
     """The stored answer when there is one, else `answer(request)`, stored when it succeeds."""
     print_of_request = fingerprint(request)
     with transaction.atomic():
-        row = _claim(user, key, print_of_request)
+        row = _claim(viewer, key, print_of_request)
         if row is None:
-            stored = IdempotentAnswer.objects.get(user=user, key=key)
-            return _replay(stored, print_of_request)
+            stored = IdempotentAnswer.objects.get(user=viewer.user, key=key)
+            return _replay(stored, print_of_request, viewer)
         response = answer(request)
         if not isinstance(response, HttpResponse) or not 200 <= response.status_code < 300:
             transaction.set_rollback(True)
@@ -112,7 +112,7 @@ def prune() -> int:
     return delete_rows(IdempotentAnswer.objects.filter(created_at__lt=timezone.now() - KEPT))
 
 
-def _caller(request: HttpRequest) -> User | None:
+def _caller(request: HttpRequest) -> Viewer | None:
     wrapped = Request(request)
     for kind in api_settings.DEFAULT_AUTHENTICATION_CLASSES:
         # The setting names classes; what one gets from it are the classes.
@@ -122,8 +122,8 @@ def _caller(request: HttpRequest) -> User | None:
         except (APIException, ApplicationError):
             return None
         if signed_in is not None:
-            user: User | None = signed_in[0]
-            return user
+            viewer: Viewer = signed_in[1]
+            return viewer
     return None
 
 
@@ -134,26 +134,30 @@ def _checked(key: str) -> str:
     raise Invalid(f"{HEADER} is wrong.", [FieldError(HEADER, "cannot be used as a key", expected)])
 
 
-def _claim(user: User, key: str, print_of_request: bytes) -> IdempotentAnswer | None:
+def _claim(viewer: Viewer, key: str, print_of_request: bytes) -> IdempotentAnswer | None:
     """A new row under this key, or None when the key was used before. Waits for a twin to finish."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = %s", [f"{TWIN_PATIENCE_SECONDS}s"])
-            cursor.execute(_CLAIM, [user.pk, key, print_of_request])
+            rights = json.dumps(sorted(viewer.rights))
+            cursor.execute(_CLAIM, [viewer.user.pk, key, print_of_request, rights])
             claimed = cursor.fetchone()
             cursor.execute("SET LOCAL lock_timeout = DEFAULT")
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise StillUnderWay from None
         raise
-    return IdempotentAnswer(pk=claimed[0], user=user, key=key) if claimed else None
+    return IdempotentAnswer(pk=claimed[0], user=viewer.user, key=key) if claimed else None
 
 
-def _replay(stored: IdempotentAnswer, print_of_request: bytes) -> HttpResponse:
+def _replay(stored: IdempotentAnswer, print_of_request: bytes, viewer: Viewer) -> HttpResponse:
     if bytes(stored.fingerprint) != print_of_request:
         raise IdempotencyMismatch(
             f"This {HEADER} was used for another request: send the same path and body again, or a new key."
         )
+    if not viewer.rights.issuperset(stored.rights):
+        # The answer may show what its user may no longer see; the view that would refuse is not asked.
+        raise NotAllowed(f"You are allowed less than when this {HEADER} was used first; send a new key.")
     response = HttpResponse(bytes(stored.body or b""), status=stored.status, content_type="application/json")
     response[REPLAYED_HEADER] = "true"
     if stored.location:

@@ -13,6 +13,8 @@ class IdempotentAnswer(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)
     fingerprint = models.BinaryField(max_length=32)
+    #: What its user was allowed then, as `Viewer.rights` writes it.
+    rights = models.JSONField(default=list)
     status = models.PositiveSmallIntegerField(null=True)
     body = models.BinaryField(null=True)
     #: The address of what was made; empty: nothing was made.

@@ -10,10 +10,10 @@ from django.utils import timezone
 from controlplane import idempotency
 from controlplane.models import IdempotentAnswer
 from tenants import services
-from tenants.models import Tenant, Token
+from tenants.models import Membership, Role, Tenant, Token
 from tests.api.caller import Caller, caller, is_error, make_token
 from tests.patience import PATIENCE_SECONDS, until
-from tests.scheduler.builders import make_user
+from tests.scheduler.builders import make_tenant, make_user
 
 KEY = {"Idempotency-Key": "0b0e9a5c"}
 
@@ -38,6 +38,26 @@ def test_the_same_key_for_something_else_is_a_mistake():
     is_error(operator.post("/tenants", {"name": "blue"}, headers=KEY), 422, "idempotency_mismatch")
     is_error(operator.post("/tokens", {"name": "red"}, headers=KEY), 422, "idempotency_mismatch")
     assert [tenant.name for tenant in Tenant.objects.all()] == ["red"]
+
+
+@pytest.mark.django_db
+def test_an_answer_is_not_given_again_to_who_is_allowed_less():
+    user = make_user()
+    tenant = make_tenant("red", members={user: Role.ADMIN})
+    path, body = "/tenants/red/invitations", {"email": "ben@example.org", "role": "member"}
+    assert caller(user).post(path, body, headers=KEY).status_code == 201
+    assert caller(user).post(path, body, headers=KEY).headers["Idempotency-Replayed"] == "true"
+    reader = caller(user, scopes=["read"])
+    is_error(reader.post(path, body, headers=KEY), 403, "not_allowed")
+    held = Membership.objects.filter(user=user)
+    held.update(role=Role.MEMBER)
+    is_error(caller(user).post(path, body, headers=KEY), 403, "not_allowed")
+    held.delete()
+    is_error(caller(user).post(path, body, headers=KEY), 403, "not_allowed")
+    Membership.objects.create(user=user, tenant=tenant, role=Role.ADMIN)
+    # More rights than then harm nothing: who makes a tenant is its admin afterwards.
+    make_tenant("blue", members={user: Role.VIEWER})
+    assert caller(user).post(path, body, headers=KEY).status_code == 201
 
 
 @pytest.mark.django_db
