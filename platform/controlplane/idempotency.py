@@ -3,6 +3,9 @@
 Key and answer are written in the transaction of the effect, so there is never one without the other. If two
 requests come at the same moment, the second waits at the unique index for the first to commit; when that
 takes too long it is answered to come back. Only success is remembered: an error changed nothing.
+
+A view with `repeats_safely` is not put into that transaction. It commits step by step, because locks held over
+all of its steps would be taken in another order than rounds take theirs. To do it twice changes nothing more.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any, TypeGuard
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 from rest_framework.authentication import BaseAuthentication
@@ -59,21 +64,38 @@ class StillUnderWay(Conflict):
 
 
 class IdempotencyMiddleware:
-    """Wraps every POST of the API that carries the header."""
+    """Wraps the view of every POST of the API that carries the header."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_view(
+        self,
+        request: HttpRequest,
+        view: Callable[..., HttpResponse],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> HttpResponseBase | None:
         key = request.headers.get(HEADER)
         if key is None or request.method != "POST" or not request.path_info.startswith(PREFIX):
-            return self.get_response(request)
+            return None
         viewer = _caller(request)
         if viewer is None:
             # Refused by the view itself; or signing in, which is harmless to repeat.
-            return self.get_response(request)
+            return None
+
+        def answer(request: HttpRequest) -> HttpResponseBase:
+            response = view(request, *args, **kwargs)
+            return response.render() if isinstance(response, SimpleTemplateResponse) else response
+
+        once = (
+            answer_and_store if getattr(getattr(view, "cls", None), "repeats_safely", False) else answer_once
+        )
         try:
-            return answer_once(viewer, _checked(key), request, self.get_response)
+            return once(viewer, _checked(key), request, answer)
         except ApplicationError as error:
             status, body, headers = describe(error)
             return error_answer(status, body, headers)
@@ -90,13 +112,36 @@ def answer_once(
             stored = IdempotentAnswer.objects.get(user=viewer.user, key=key)
             return _replay(stored, print_of_request, viewer)
         response = answer(request)
-        if not isinstance(response, HttpResponse) or not 200 <= response.status_code < 300:
+        if _is_success(response):
+            _store(row, response)
+        else:
             transaction.set_rollback(True)
-            return response
-        row.status, row.body = response.status_code, _storable(response.content)
-        row.location = response.headers.get("Location", "")
-        row.save(update_fields=["status", "body", "location"])
         return response
+
+
+def answer_and_store(
+    viewer: Viewer, key: str, request: HttpRequest, answer: Callable[[HttpRequest], HttpResponseBase]
+) -> HttpResponseBase:
+    """As `answer_once`, for what may be done twice: the answer is stored after the effect, not with it."""
+    print_of_request = fingerprint(request)
+    if (stored := IdempotentAnswer.objects.filter(user=viewer.user, key=key).first()) is not None:
+        return _replay(stored, print_of_request, viewer)
+    response = answer(request)
+    if _is_success(response):
+        with transaction.atomic():
+            if (row := _claim(viewer, key, print_of_request)) is not None:
+                _store(row, response)
+    return response
+
+
+def _is_success(response: HttpResponseBase) -> TypeGuard[HttpResponse]:
+    return isinstance(response, HttpResponse) and 200 <= response.status_code < 300
+
+
+def _store(row: IdempotentAnswer, response: HttpResponse) -> None:
+    row.status, row.body = response.status_code, _storable(response.content)
+    row.location = response.headers.get("Location", "")
+    row.save(update_fields=["status", "body", "location"])
 
 
 def fingerprint(request: HttpRequest) -> bytes:

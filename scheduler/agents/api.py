@@ -125,6 +125,7 @@ class DrainInput(StrictSerializer):
 
 class NodeDrain(APIView):
     scope = Scope.OPERATE
+    repeats_safely = True
 
     @extend_schema(request=DrainInput, responses={200: schemas.Node})
     def post(self, request: Request, name: str) -> Response:

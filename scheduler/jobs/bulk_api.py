@@ -116,6 +116,7 @@ def _represented(jobs: Sequence[Job]) -> Iterable[dict[str, Any]]:
 class JobsActions(APIView):
     scope = Scope.SUBMIT
     is_heavy = True
+    repeats_safely = True
 
     @extend_schema(request=schemas.JobsAction, responses={200: schemas.JobsActionAnswer})
     def post(self, request: Request) -> Response:

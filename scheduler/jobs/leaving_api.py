@@ -15,6 +15,7 @@ from tenants.selectors import viewer
 
 class UserDeactivate(APIView):
     scope = Scope.OPERATE
+    repeats_safely = True
 
     @extend_schema(
         request=schemas.Deactivation,
