@@ -164,7 +164,8 @@ def _locked(tenant: Tenant) -> Tenant:
 def _keep_an_admin(by: Viewer, tenant: Tenant, leaving: Membership) -> None:
     if leaving.role != Role.ADMIN or by.is_operator:
         return
-    if not Membership.objects.filter(tenant=tenant, role=Role.ADMIN).exclude(pk=leaving.pk).exists():
+    others = Membership.objects.filter(tenant=tenant, role=Role.ADMIN, user__is_active=True)
+    if not others.exclude(pk=leaving.pk).exists():
         raise Conflict(
             f"{leaving.user.username!r} is the last admin of tenant {tenant.name!r}:"
             " make another member an admin first."

@@ -102,6 +102,6 @@ def _signed_in(request: HttpRequest) -> User | None:
 
 def _message(response: HttpResponseBase) -> str:
     try:
-        return str(json.loads(response.content)["message"]) if isinstance(response, HttpResponse) else ""
+        return str(json.loads(response.content)["detail"]) if isinstance(response, HttpResponse) else ""
     except (ValueError, KeyError, TypeError):
         return ""

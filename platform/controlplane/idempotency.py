@@ -4,8 +4,9 @@ Key and answer are written in the transaction of the effect, so there is never o
 requests come at the same moment, the second waits at the unique index for the first to commit; when that
 takes too long it is answered to come back. Only success is remembered: an error changed nothing.
 
-A view with `repeats_safely` is not put into that transaction. It commits step by step, because locks held over
-all of its steps would be taken in another order than rounds take theirs. To do it twice changes nothing more.
+A view with `repeats_safely` is not put into that transaction. It commits step by step, because locks held
+over all of its steps would be taken in another order than rounds take theirs. To repeat it changes nothing
+more.
 """
 
 from __future__ import annotations

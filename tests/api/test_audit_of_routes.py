@@ -107,5 +107,6 @@ def test_all_refusals_are_entries(world: World, who: str) -> None:
             continue
         last = entries[-1]
         assert (last.outcome, last.after["status"]) == ("refused", status), (method, route)
+        assert last.after["message"], (method, route)
         if not route.startswith(("/api/agent", "/api/v1/session")):
             assert last.actor == actor, (method, route)

@@ -79,6 +79,10 @@ class TestMembers:
         with pytest.raises(Conflict, match="last admin"):
             services.member_remove(by=ann, tenant=red, username="ann")
         make_member(red, "ben", role=Role.ADMIN)
+        User.objects.filter(username="ben").update(is_active=False)
+        with pytest.raises(Conflict, match="last admin"):
+            services.member_remove(by=ann, tenant=red, username="ann")
+        User.objects.filter(username="ben").update(is_active=True)
         services.member_set(by=ann, tenant=red, username="ann", role=Role.MEMBER)
         services.member_remove(by=operator, tenant=red, username="ben")
         assert roles(red) == {"ann": "member"}

@@ -208,10 +208,18 @@ def _record(
     facts = _facts_of(reservation)
     when = f"from {in_words(reservation.starts_at)} to {in_words(reservation.ends_at)}"
     whom = f"tenant {reservation.tenant.name}" + (f", user {reservation.user}" if reservation.user else "")
-    why = f"Reservation {reservation.name} for {whom} {when}"
+    # Without its name and its user: all tenants see the events of nodes.
+    why = f"Reserved {when}"
     rows = Node.objects.filter(name__in=nodes).order_by("id")
     events = [
-        node_event(node, f"node.reservation_{change}", at=at_instant, actor=actor, why=why, data=facts)
+        node_event(
+            node,
+            f"node.reservation_{change}",
+            at=at_instant,
+            actor=actor,
+            why=why,
+            data=_times_of(reservation),
+        )
         for node in rows
     ]
     message = (
@@ -241,7 +249,7 @@ def _tell_jobs(reservation: Reservation, nodes: Collection[str], *, actor: str, 
         f" {in_words(reservation.starts_at)} on. Then the job is stopped, with time to save, and goes on"
         " elsewhere."
     )
-    data = {"reservation": _facts_of(reservation)}
+    data = {"reservation": _times_of(reservation)}
     Event.objects.bulk_create(
         attempt_event(attempt, "attempt.reserved", at=now, actor=actor, why=message, data=data)
         for attempt in attempts_on(nodes).exclude(state=AttemptState.STOPPING).order_by("id")
@@ -250,9 +258,8 @@ def _tell_jobs(reservation: Reservation, nodes: Collection[str], *, actor: str, 
 
 
 def _facts_of(reservation: Reservation) -> dict[str, object]:
-    return {
-        "id": reservation.id,
-        "name": reservation.name,
-        "starts_at": iso(reservation.starts_at),
-        "ends_at": iso(reservation.ends_at),
-    }
+    return {"id": reservation.id, "name": reservation.name, **_times_of(reservation)}
+
+
+def _times_of(reservation: Reservation) -> dict[str, object]:
+    return {"starts_at": iso(reservation.starts_at), "ends_at": iso(reservation.ends_at)}

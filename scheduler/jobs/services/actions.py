@@ -32,6 +32,8 @@ MOST_AT_ONCE = 200
 _CANCELLED_TOGETHER = 1_000
 #: The most unchanged jobs of an answer, with the reason of each.
 _MOST_REFUSALS = 20
+#: The fields of a specification that `Changes` sets.
+_CHANGED = frozenset({"priority", "labels"})
 _STARTED = (AttemptState.STARTING, AttemptState.RUNNING)
 
 
@@ -157,7 +159,8 @@ def _one_by_one(ids: list[int], act: Callable[[int], None]) -> list[Refusal]:
         try:
             act(job_id)
         except ApplicationError as error:
-            if isinstance(error, Invalid) and job_id == ids[0]:
+            about = {one.field.partition(".")[0] for one in error.fields}
+            if isinstance(error, Invalid) and job_id == ids[0] and about & _CHANGED:
                 # Values that are wrong for one job are wrong for all. Nothing was changed yet.
                 raise
             # Most ended since they were chosen.

@@ -38,9 +38,9 @@ CHANGEABLE = (
     "labels",
 )
 WHILE_IT_RUNS = ("name", "description", "priority", "time_limit", "labels")
-#: Checked at submission against the submitter's rights and the jobs and reservations of that time: what is
-#: not changed is not checked again.
-_KEPT = ("secrets", "after", "reservation")
+#: Checked at submission against the submitter's rights and the jobs, nodes and reservations of that time:
+#: what is not changed is not checked again.
+_KEPT = ("secrets", "after", "nodes", "reservation")
 
 
 @repeated_on_deadlock

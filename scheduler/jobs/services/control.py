@@ -213,14 +213,26 @@ def _set_held(job_id: int, *, held: bool, kind: str, actor: str) -> None:
     _require_unfinished(job)
     if job.held == held:
         return
-    if held and job.state != JobState.QUEUED:
-        raise Conflict(f"Job {job.id} is running; only a waiting job can be held.")
     at = database_now()
+    if held:
+        _give_up_gpus(job, actor=actor, at=at)
     # The platform's reason to hold it ends with that. A held job does not age.
     touch_job(job, held=held, message="", **({} if held else {"waits_since": at}))
     job_event(job, kind, at=at, actor=actor).save()
     publish_jobs([job.id])
     request_round_on_commit()
+
+
+def _give_up_gpus(job: Job, *, actor: str, at: datetime) -> None:
+    """Withdraw the GPUs that the waiting job would have next; raise Conflict where it has some already."""
+    unended = Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED).select_related("allocation")
+    planned = list(unended)
+    if job.state != JobState.QUEUED or any(attempt.state in ATTEMPT_LIVE for attempt in planned):
+        does = "running" if job.state != JobState.QUEUED else "starting"
+        raise Conflict(f"Job {job.id} is {does}; only a waiting job can be held.")
+    for attempt in planned:
+        attempt.job = job
+        attempt_stop(attempt, cause=StopCause.PREEMPTED, actor=actor, message=f"Held by {actor}.", at=at)
 
 
 def _require_unfinished(job: Job) -> None:

@@ -216,6 +216,20 @@ def test_hold_and_release(world: World) -> None:
     assert list(kinds) == ["job.held", "job.released"]
     make_attempt(job, gpus_of(world.node)[:1])
     is_error(world.member.post(f"/jobs/{job.id}/hold"), 409, "conflict")
+    starting = job_of(world)
+    make_attempt(starting, gpus_of(world.node)[1:2], state="starting")
+    told = is_error(world.member.post(f"/jobs/{starting.id}/hold"), 409, "conflict")
+    assert told["detail"] == f"Job {starting.id} is starting; only a waiting job can be held."
+
+
+def test_a_job_that_is_held_gives_up_the_gpus_that_it_would_have_next(world: World) -> None:
+    job = job_of(world)
+    planned = make_attempt(job, gpus_of(world.node)[:1], state="planned", phase="planned")
+    assert world.member.post(f"/jobs/{job.id}/hold").json()["phase"] == "held"
+    planned.refresh_from_db()
+    assert planned.state == "ended"
+    run_round()
+    assert not job.attempts.exclude(state="ended").exists()
 
 
 def test_logs_are_read_by_sequence(world: World) -> None:

@@ -8,7 +8,7 @@ from scheduler.models import Event, Job
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import AuditEntry
 from tests.api.caller import is_error
-from tests.scheduler.builders import gpus_of, make_attempt, make_vc
+from tests.scheduler.builders import gpus_of, make_attempt, make_node, make_vc
 from tests.scheduler.conftest import World, spec
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +50,16 @@ def test_a_waiting_job_becomes_what_it_might_have_been(world: World) -> None:
     # null is the default again; what is so already changes nothing.
     assert world.member.patch(f"/jobs/{job_id}", {"time_limit": None}).json()["spec"]["time_limit"] is None
     assert world.member.patch(f"/jobs/{job_id}", {"time_limit": None}).json()["version"] == 3
+
+
+def test_a_job_that_names_a_node_which_is_gone_can_be_changed(world: World) -> None:
+    gone = make_node("gone", gpus=1)
+    job_id, other = submit(world, nodes={"avoid": ["gone"]}), submit(world)
+    gone.delete()
+    assert world.member.patch(f"/jobs/{job_id}", {"time_limit": "1h"}).status_code == 200
+    body = {"action": "update", "filter": {"state": "queued"}, "priority": 5}
+    assert world.member.post("/jobs/actions", body).json()["jobs"] == 2
+    assert dict(Job.objects.values_list("id", "priority")) == {job_id: 5, other: 5}
 
 
 @pytest.mark.parametrize(

@@ -177,9 +177,12 @@ class TestMaking:
         assert "with time to save" in topics["job.reserved"].text
         assert topics["reservation.changed"].tenant == tenant
         assert topics["reservation.changed"].subject == "Reservation paper of speech made"
-        kinds = Event.objects.filter(node_id=node.id).values_list("kind", flat=True)
-        assert [*kinds] == ["node.reservation_made"]
         assert made.made_by == "user olga"
+        of_node = Event.objects.get(node_id=node.id)
+        assert of_node.kind == "node.reservation_made"
+        for seen_by_others in (of_node, told):
+            # The name of a reservation and its user are its tenant's own.
+            assert made.name not in f"{seen_by_others.message} {seen_by_others.data}"
 
 
 class TestChanging:

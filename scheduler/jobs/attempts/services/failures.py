@@ -98,9 +98,10 @@ def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
             continue
         node = node_locked(part.node)
         if not node.cordoned:
+            # Without a word of their output: all tenants see why a node takes no work.
             why = (
                 f"Its hardware failed {len(jobs)} jobs of {len(tenants)} tenants within"
-                f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours, the last one: {part.message}"
+                f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours."
             )
             # It does not return automatically: no check shows whether that hardware is sound again.
             cordon_node(node, actor="health", why=why)
