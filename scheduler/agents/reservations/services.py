@@ -210,18 +210,9 @@ def _record(
     whom = f"tenant {reservation.tenant.name}" + (f", user {reservation.user}" if reservation.user else "")
     # Without its name and its user: all tenants see the events of nodes.
     why = f"Reserved {when}"
+    kind, times = f"node.reservation_{change}", _times_of(reservation)
     rows = Node.objects.filter(name__in=nodes).order_by("id")
-    events = [
-        node_event(
-            node,
-            f"node.reservation_{change}",
-            at=at_instant,
-            actor=actor,
-            why=why,
-            data=_times_of(reservation),
-        )
-        for node in rows
-    ]
+    events = [node_event(node, kind, at=at_instant, actor=actor, why=why, data=times) for node in rows]
     message = (
         f"Reservation {reservation.name} of {reservation.gpus} {reservation.gpu_model} for {whom} {when} was"
         f" {change}."

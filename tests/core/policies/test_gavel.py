@@ -428,6 +428,14 @@ class TestOddFacts:
         plan = decide(snapshot(jobs, nodes=cluster(2, 3)))
         assert len(placed(plan)) == 5
 
+    @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
+    def test_a_job_cannot_stop_the_others_by_what_it_states(self, objective: str) -> None:
+        rates = [(1e12, 1e12), (1e8, 1e8), (1e-8, 1e-8), (5e-324, 5e-324), (1e-310, 0.0), (4.0, 1.0)]
+        jobs = [job(number, row, time_limit_seconds=3e8) for number, row in enumerate(rates, start=1)]
+        plan = decide(snapshot(jobs, nodes=cluster(3, 3), objective=objective))
+        assert plan.degraded == {}
+        assert (6,) in placed(plan)
+
     def test_a_job_that_runs_on_no_model_here_is_told_so(self) -> None:
         plan = decide(snapshot([job(1, (0.0, 0.0)), job(2, (1.0, 0.0))]))
         assert plan.reasons[1][0].code == "no_model_runs_it"

@@ -1,7 +1,7 @@
 """The models on which each job of a view could run, its size there, and its speed; computed on demand.
 
-Unknown facts are filled in as in `core.building_blocks.run_time`. A rate that is not a number, negative or
-implausibly large counts as unknown, so that no job can spoil the round for others.
+Unknown facts are filled in as in `core.building_blocks.run_time`. A rate that is not a number, negative,
+implausibly large or small counts as unknown, so that no job can spoil the round for others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
 
+#: No job trains at more or fewer samples a second. Beyond, the solvers' numbers would not hold what is left.
+LEAST_RATE, MOST_RATE = 1e-8, 1e8
 #: A rate is ignored if it is this many times another rate of the same job.
 MOST_RATIO = 1 / NEGLIGIBLE
 
@@ -74,7 +76,7 @@ class RunOptions:
         assert run_option is not None
         running, default = view.running.get(job.id), view.default_time_limit_seconds
         seconds = work_left_seconds(believed(job), running, view.now, default, self._reference)
-        return seconds * run_option.unit * job.gpus / run_option.gpus
+        return min(seconds * run_option.unit * job.gpus / run_option.gpus, ABSURD)
 
     def _look(self, job: Job) -> RunOption | None:
         shape = shape_in(self._empty.cluster, job)
@@ -120,7 +122,9 @@ class RunOptions:
 
 def believed(job: Job) -> Job:
     """Return the job with only its plausible rates."""
-    rates = {model: rate for model, rate in job.throughput.items() if 0 <= rate <= ABSURD}
+    rates = {
+        model: rate for model, rate in job.throughput.items() if rate == 0 or LEAST_RATE <= rate <= MOST_RATE
+    }
     most = max(rates.values(), default=0.0)
     rates = {model: rate for model, rate in rates.items() if rate == 0 or rate * MOST_RATIO >= most}
     return job if len(rates) == len(job.throughput) else replace(job, throughput=rates)
