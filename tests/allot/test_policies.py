@@ -13,6 +13,7 @@ import pytest
 from allot import schema
 from allot.client import Client
 from scheduler.models import ClusterSettings, ViewComputing
+from scheduler.models.nodes import ServingPool
 from tenants.models import VirtualCluster
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
@@ -128,6 +129,14 @@ def test_the_whole_cluster_as_one_virtual_cluster(allot: Allot) -> None:
     # A second time nobody loses anything, so nobody is asked.
     assert allot("vc", "whole", "shared").exit_code == 0
     assert allot("vc", "whole", "nowhere", "-y").exit_code == 3
+
+
+def test_nodes_of_serving_pools_are_not_part_of_the_whole(allot: Allot) -> None:
+    pool = ServingPool.objects.create(name="chat")
+    make_node("serves", gpus=4, serving_pool=pool, loan_state="serving")
+    done = allot("vc", "whole", "shared", "-y")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("Virtual cluster shared is guaranteed K80:2,V100:8,")
 
 
 def test_of_models_that_are_divided_by_cells_it_owns_the_topmost_ones(allot: Allot) -> None:

@@ -127,9 +127,10 @@ def whole(
                 [client.virtual_cluster(vc["name"]) for vc in others],
             )
         every = {
-            model["name"]: model["gpus"]
+            # Serving pools may ask theirs back, so these cannot be guaranteed.
+            model["name"]: model["gpus"] - model["serving_gpus"]
             for model in client.gpu_models()
-            if model["gpus"] and model["name"] not in cells["gpu_models"]
+            if model["gpus"] > model["serving_gpus"] and model["name"] not in cells["gpu_models"]
         }
         # First away, then given: at no time is more guaranteed than there is.
         for vc in others:

@@ -29,7 +29,7 @@ from scheduler.core.model.plan import Grant
 from scheduler.core.model.snapshot import NodeId
 
 #: The order among equals: by GPU model and topology, or as nodes were listed, whatever their model.
-TOPOLOGY, LISTED = "topology", "listed"
+TIES = TOPOLOGY, LISTED = "topology", "listed"
 
 
 def place_by_score(

@@ -20,15 +20,15 @@ the measure and the authors' score; tasks of published lists go where the replay
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 
 from scheduler.core.building_blocks.node_scores import NodeState, ask_of
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import TOPOLOGY, place_by_score
+from scheduler.core.building_blocks.scoring import TIES, TOPOLOGY, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, asks_of, frequent, kinds_of
-from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
 from scheduler.core.model.snapshot import Job
 from scheduler.core.model.task_kind import TaskKind
@@ -46,7 +46,10 @@ class Fgd:
     """
 
     workload: tuple[str, ...] = ()
-    ties: str = TOPOLOGY
+    ties: str = field(default=TOPOLOGY, metadata={"choices": TIES})
+
+    def __post_init__(self) -> None:
+        _given(self.workload)
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
@@ -85,26 +88,34 @@ class Descent:
 
 
 def _given(workload: Iterable[str]) -> dict[Ask, float]:
-    """Read the parameter; raise PolicyError that names the entry at fault."""
+    """Read the parameter; raise ValueError that names the entry at fault."""
     counts: dict[Ask, float] = {}
     for entry in workload:
         try:
             gpus, cpus, weight, *models = str(entry).split(":")
             accepted = frozenset(models[0].split("/") if models else ())
             number, share = _amount(gpus)
-            ask = Ask(number, float(cpus), share, accepted)
-            counts[ask] = counts.get(ask, 0.0) + float(weight)
-        except ValueError as error:
-            raise PolicyError(
-                f"workload of placer fgd: {entry!r} is not GPUS:CPUS:WEIGHT or GPUS:CPUS:WEIGHT:MODEL/MODEL"
-            ) from error
+            ask = Ask(number, _finite(cpus), share, accepted)
+            counts[ask] = counts.get(ask, 0.0) + _finite(weight)
+        except ValueError:
+            raise ValueError(
+                f"workload: {entry!r} is not GPUS:CPUS:WEIGHT or GPUS:CPUS:WEIGHT:MODEL/MODEL, with numbers"
+                " of at least 0"
+            ) from None
     return counts
 
 
 def _amount(text: str) -> tuple[int, int]:
     """Return GPUs and thousandths of each; raise ValueError for neither a whole number nor a part of one."""
-    share = round(float(text) * WHOLE)
+    share = round(_finite(text) * WHOLE)
     if 0 < share < WHOLE:
         return 1, share
     gpus = int(text)
     return gpus, WHOLE if gpus else 0
+
+
+def _finite(text: str) -> float:
+    """Return a number of at least 0; raise ValueError for anything else."""
+    if not 0 <= (number := float(text)) < inf:
+        raise ValueError(text)
+    return number

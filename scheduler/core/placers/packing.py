@@ -13,11 +13,11 @@ one node are one task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.core.building_blocks.node_scores import NodeState, ask_of, fullest
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import TOPOLOGY, place_by_score
+from scheduler.core.building_blocks.scoring import TIES, TOPOLOGY, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE
@@ -31,7 +31,7 @@ class Packing:
     `ties`: which of equals gets it: the earliest by GPU model and `topology`, or as nodes are `listed`.
     """
 
-    ties: str = TOPOLOGY
+    ties: str = field(default=TOPOLOGY, metadata={"choices": TIES})
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.fitting.fragmentation import Ask, Fragmentation, Free, fragment, frequent, score
+from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.task_kind import TaskKind
-from scheduler.core.round.decide import decide
+from scheduler.core.round.registry import make_placer
 from tests.builders import make_job, make_node, make_running
 from tests.core.placers.cases import case, placed
 from tests.effort import examples
@@ -91,6 +93,9 @@ def test_what_jobs_of_the_last_days_asked_for_counts_before_the_jobs_of_the_view
     assert placed(replace(facts, workload=lately))[10] == [2]
 
 
-def test_a_workload_that_cannot_be_read_costs_only_its_view() -> None:
-    plan = decide(case("fgd:workload=1:x:1", [make_node(1)], [make_job(1)]))
-    assert "'1:x:1' is not GPUS:CPUS:WEIGHT" in plan.degraded["research"]
+@pytest.mark.parametrize(
+    "entry", ["abc", "1:x:1", "1:4:-70", "inf:4:70", "nan:4:70", "1:4:nan", "-1:2:1", ""]
+)
+def test_a_workload_that_cannot_be_read_is_refused(entry: str) -> None:
+    with pytest.raises(UnknownPlugin, match=f"'{entry}' is not GPUS:CPUS:WEIGHT"):
+        make_placer("fgd", {"workload": [entry]})
