@@ -194,8 +194,14 @@ _VIRTUAL_CLUSTER = (
 
 def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
     for entry in group.entries("nodes", _NODE):
-        is_without = entry.value.get("gpus") == 0 and "cpus" in entry.value
-        model = "" if is_without and "gpu_model" not in entry.value else entry.name("gpu_model")
+        is_without = entry.value.get("gpus") == 0
+        if is_without and "gpu_model" in entry.value:
+            raise entry.wrong(
+                "gpus", "0 GPUs have no gpu_model; give a number of at least 1, or leave it out"
+            )
+        if is_without and "cpus" not in entry.value:
+            raise entry.wrong("cpus", "must be given, since the node has no GPUs")
+        model = "" if is_without else entry.name("gpu_model")
         count, gpus = entry.count("count", 1), 0 if is_without else entry.count("gpus")
         if count * gpus > MOST_GPUS:
             raise entry.wrong(

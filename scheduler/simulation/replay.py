@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -76,6 +77,8 @@ class _Printer:
         self._why: Mapping[JobId, str] = {}
         self._loans: Mapping[LoanId, Loan] = {}
         self._closed: frozenset[NodeId] = frozenset()
+        #: How many stays have been looked at, and the jobs that decisions stop: these are printed already.
+        self._stays, self._stopped = 0, set[JobId]()
 
     def name(self, job: JobId) -> str:
         return self._names.get(job, f"job {job}")
@@ -92,6 +95,8 @@ class _Printer:
     def tell(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         self._tell_of_loans(engine)
         self._tell_of_nodes(engine)
+        self._tell_of_losses(engine)
+        self._stopped |= {job for action in plan.actions for job in action.jobs if action.placement is None}
         for action in sorted(plan.actions, key=lambda action: action.placement is not None):
             self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")
         for mutation in plan.market:
@@ -110,6 +115,18 @@ class _Printer:
             nodes = engine.round_engine.facts.frame.nodes
             names = [node.name for node in nodes if node.id not in self._closed]
             self._output.write(f"{engine.now:>10g}  in service: {', '.join(names)}\n")
+
+    def _tell_of_losses(self, engine: Engine) -> None:
+        """Print which jobs have left closed or failed nodes since the last round, without a decision."""
+        for stay in islice(engine.stays, self._stays, None):
+            # Those that have not ended come last.
+            if stay.end == "running":
+                break
+            self._stays += 1
+            if stay.job in self._stopped:
+                self._stopped.discard(stay.job)
+            elif stay.end in ("drained", "lost"):
+                self._output.write(f"{stay.ended_at:>10g}  stop {self.name(stay.job)} ({stay.end})\n")
 
     def _tell_of_loans(self, engine: Engine) -> None:
         """Print which loans have begun and ended since the last round."""

@@ -162,7 +162,8 @@ class _Reader:
         kinds = [kind for kind in _KINDS if kind in event]
         if len(kinds) != 1 or len(event) != 2:
             raise InputError(f"{where}: must have `at` and exactly one of {', '.join(_KINDS)}")
-        self._number("at", event["at"], where)
+        if self._number("at", event["at"], where) < 0:
+            raise InputError(f"{where}: at: {event['at']} is before the beginning; it must be at least 0")
 
     def _number(self, field: str, value: Any, where: str) -> float:
         try:

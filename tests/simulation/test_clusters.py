@@ -150,8 +150,14 @@ def test_a_file_describes_racks_nodes_virtual_clusters_and_tenants(tmp_path: Pat
 WRONG = [
     (
         "gpus: 8, cpus: 64",
+        "gpus: -1",
+        r"racks\[0\]: nodes\[0\]: gpus: -1 is not a whole number of at least 1",
+    ),
+    ("gpus: 8, cpus: 64", "gpus: 0, cpus: 64", r"nodes\[0\]: gpus: 0 GPUs have no gpu_model; give a number"),
+    (
+        "gpu_model: V100, gpus: 8, cpus: 64",
         "gpus: 0",
-        r"racks\[0\]: nodes\[0\]: gpus: 0 is not a whole number of at least 1",
+        r"nodes\[0\]: cpus: must be given, since the node has no",
     ),
     ("gpus: 8", "gpu: 8", r"nodes\[0\]: gpu: is not a field here; there are name, count, gpu_model, gpus"),
     ("switches: 4", "switches: 3", "8 GPUs cannot be divided evenly among 2 sockets and 3 switches"),

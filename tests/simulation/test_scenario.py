@@ -44,6 +44,7 @@ def test_every_decision_is_told(tmp_path: Path) -> None:
         "60  cancel first",
         "60  start big on v100 GPUs 1,2,3,4 + 5,6,7,8",
         "65  node_down v100-0001",
+        "65  stop big (lost)",
         "80  start big on v100 GPUs 1,2,3,4 + 5,6,7,8",
         "first: cancelled at 60 s",
         "big: succeeded at 130 s",
@@ -71,6 +72,7 @@ events:
 
 def test_a_drained_node_is_left_in_time_and_a_spent_budget_is_waited_out(tmp_path: Path) -> None:
     lines = [line.strip() for line in told(tmp_path, COMING).splitlines()]
+    assert "600  stop first (drained)" in lines
     assert "600  start first on v100 GPUs 5,6,7,8" in lines
     # Four GPUs for 900 s, eight for 300 s and four again: two GPU-hours are used up at 1,500 s.
     assert "900  start second on v100 GPUs 1,2,3,4" in lines
@@ -217,6 +219,7 @@ def test_a_guarantee_may_go_from_one_virtual_cluster_to_another_at_an_instant(tm
 def test_a_file_that_is_no_scenario_is_said(tmp_path: Path) -> None:
     for text, said in (
         ("[]", "must be an object"),
+        ("cluster: v100=2\nevents:\n  - {at: -5, cancel: a}", "event 1: at: -5 is before the beginning"),
         ("events: [}", "story.yaml:1: is not YAML"),
         ("events:\n  - {at: 0, at: 5}", "story.yaml:2: at stands here twice"),
         ("x: 1\nevents: []", "is not known"),
@@ -287,6 +290,7 @@ def test_a_node_that_is_lent_and_asked_back(tmp_path: Path) -> None:
     assert "4 v100 are on nodes that serving pool chat does not lend." in lines
     assert "60  start guest on v100 GPUs 5,6,7,8" in lines
     assert "660  stop guest (drained): Node serve returns to its serving pool chat by" in lines
+    assert not any(line.endswith("stop guest (drained)") for line in lines)
     assert "900  start guest on v100 GPUs 1,2,3,4" in lines
     with pytest.raises(InputError, match='"train" is not a node of a serving pool'):
         told(tmp_path, LENDING.format(cluster=cluster).replace("node_loan: serve", "node_loan: train"))
