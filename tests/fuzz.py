@@ -28,7 +28,7 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
-from scheduler.rounds.watchdog import within_budget
+from scheduler.wiring.watchdog import within_budget
 from tests.builders import make_job, make_node, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import NodeTurns
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning

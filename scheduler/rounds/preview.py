@@ -24,9 +24,9 @@ from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.fixed_ports import with_ports_named
 from scheduler.rounds.snapshot import read_for_round
 from scheduler.rounds.submitted import submitted_now
-from scheduler.rounds.watchdog import within_budget
 from scheduler.virtual_clusters.market.selectors import market_now
 from scheduler.wiring.clock import database_now
+from scheduler.wiring.watchdog import within_budget
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
 

@@ -15,8 +15,8 @@ from scheduler.models.rounds import Round
 from scheduler.rounds.ledger import values_of
 from scheduler.rounds.run import solver
 from scheduler.rounds.solver import Budget
-from scheduler.rounds.watchdog import within_budget
 from scheduler.virtual_clusters.ledger.services import row_of
+from scheduler.wiring.watchdog import within_budget
 from tenants.errors import Conflict, TooManyRequests
 
 #: The longest that a page waits: for a round to be decided again, and for all computations of its policies.

@@ -25,9 +25,9 @@ from scheduler.rounds.apply import ApplyOutcome, apply_plan
 from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.snapshot import read_for_round
 from scheduler.rounds.solver import Budget, Limits, Solver
-from scheduler.rounds.watchdog import within_budget
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.wakeups import request_account, request_forecast, request_round_at
+from scheduler.wiring.watchdog import within_budget
 from tenants.after_commit import after_commit
 
 log = logging.getLogger(__name__)

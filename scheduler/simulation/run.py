@@ -16,11 +16,11 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.stays import with_company
 from scheduler.core.sim.workload import Arrival
-from scheduler.rounds.watchdog import ViewOverran, Watchdog
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.run import simulate_rounds
 from scheduler.simulation.private import PrivateClusters
+from scheduler.wiring.watchdog import ViewOverran, Watchdog
 
 _WITHHELD = "How a job uses GPUs is known once it, or a similar job, has run alone for two to three minutes."
 

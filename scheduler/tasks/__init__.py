@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
 from celery.signals import worker_process_init, worker_process_shutdown
 
@@ -24,6 +23,7 @@ from scheduler.notifications.services import dispatch, usage_reports
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.tasks import pruning
+from scheduler.tasks.out_of_time import OutOfTime, until_soft_limit
 from scheduler.telemetry.metrics import services as metrics_services
 from scheduler.telemetry.peaks import services as peak_services
 from scheduler.telemetry.throughputs.services.interference import interference_fit
@@ -183,8 +183,9 @@ def forecast() -> None:
         if not is_mine:
             return
         try:
-            FORECAST.took(forecasting.run_forecast())
-        except SoftTimeLimitExceeded:
+            with until_soft_limit():
+                FORECAST.took(forecasting.run_forecast())
+        except OutOfTime:
             log.warning("a forecast was given up after %d s: the queue is too long", _FORECAST_SECONDS)
             FORECAST.took(_FORECAST_SECONDS)
 
@@ -260,8 +261,9 @@ def _answered_or_given_up(
 ) -> None:
     """Work on what was asked; whatever happens, say how it ended to the one who asked."""
     try:
-        answer(question)
-    except SoftTimeLimitExceeded:
+        with until_soft_limit():
+            answer(question)
+    except OutOfTime:
         give_up(question, too_long)
     except Exception:
         give_up(question, _FOR_OPERATORS)

@@ -4,7 +4,7 @@ The live loop has them run in another process that it can end (`scheduler.rounds
 function of the core with values in and a value out, so that where it runs makes no difference to the answer.
 
 The start of a view's policy and placer is announced to a `Timekeeper`, by which the caller of a round can end
-one that never returns (`scheduler.rounds.watchdog`).
+one that never returns (`scheduler.wiring.watchdog`).
 """
 
 from __future__ import annotations

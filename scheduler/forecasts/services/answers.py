@@ -31,7 +31,7 @@ from scheduler.models.jobs import Job
 from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.submitted import submitted_now
-from scheduler.rounds.watchdog import within_budget
+from scheduler.wiring.watchdog import within_budget
 from tenants.selectors import Viewer
 from tenants.times import iso
 

@@ -18,7 +18,7 @@ from scheduler.models.forecasts import Forecast
 from scheduler.models.jobs import Job
 from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
-from scheduler.rounds.watchdog import within_budget
+from scheduler.wiring.watchdog import within_budget
 from tenants.times import iso
 
 #: Forecasts kept; the newest counts, the others are for later inspection.

@@ -28,9 +28,9 @@ from scheduler.rounds import circuit_breaker, run
 from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.rounds.watchdog import within_budget
 from scheduler.telemetry.prometheus import _Database
 from scheduler.virtual_clusters.representations import virtual_clusters
+from scheduler.wiring.watchdog import within_budget
 from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 from tests.scheduler.conftest import World, spec
