@@ -91,7 +91,8 @@ def _tell_refusal(request: HttpRequest, response: HttpResponseBase, by: Source) 
     # Refused before the user was asked for: another origin's page makes a browser send its cookie.
     if by.kind == "nobody" and (user := _signed_in(request)) is not None:
         by.is_by("user", f"user {user.username}")
-    record_refusal(response.status_code, message=_message(response), tried=_tried(request))
+    path = "" if by.request == f"{request.method} {request.path.lstrip('/')}" else request.path
+    record_refusal(response.status_code, message=_message(response), path=path, tried=_tried(request))
 
 
 def _signed_in(request: HttpRequest) -> User | None:

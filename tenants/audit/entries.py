@@ -139,10 +139,11 @@ class _Refusals:
 _REFUSALS = _Refusals()
 
 
-def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
+def record_refusal(status: int, *, message: str = "", path: str = "", tried: str = "") -> None:
     """Write down that a request was refused: some of each caller's a minute, the others as a number.
 
-    `tried` is the name with which the caller tried to sign in.
+    `path` is what was asked for, where the request's route has names in it. `tried` is the name with which
+    the caller tried to sign in.
     """
     who = source()
     action = "user.sign-in" if tried else "request.refuse"
@@ -153,7 +154,9 @@ def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
             record(left, outcome=Outcome.REFUSED, after={"more_like_this": count}, by=by)
         if is_recorded:
             about = _account(tried) if tried else {}
-            after = {"status": status, "message": message[:300]}
+            after: dict[str, Any] = {"status": status, "message": message[:300]}
+            if path:
+                after["path"] = path[:300]
             record(action, outcome=Outcome.REFUSED, after=after, **about)
     except DatabaseError:
         # The refusal stands and is answered all the same.

@@ -253,6 +253,16 @@ def test_who_is_refused_again_and_again_fills_no_disk() -> None:
         "GET api/v1/users",
         403,
     )
+    assert "path" not in entry.after
+    assert "operators" in entry.after["message"]
+
+
+@pytest.mark.django_db
+def test_a_refusal_says_what_was_asked_for() -> None:
+    ann = caller(make_user("ann"))
+    assert ann.patch("/users/ben", {"email": "x@example.org"}).status_code == 403
+    entry = AuditEntry.objects.filter(outcome="refused").latest("id")
+    assert (entry.request, entry.after["path"]) == ("PATCH api/v1/users/<str:username>", "/api/v1/users/ben")
 
 
 # -- who may read it ---------------------------------------------------------------------------------
