@@ -15,7 +15,8 @@ from scheduler.core.round.registry import (
 )
 from tenants.errors import FieldError
 
-_KINDS: dict[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+_KINDS: dict[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (float, int), str: (str,)}
+_WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 #: In `Parameter` a field is called `type`.
 _Class = type
@@ -47,7 +48,9 @@ class Parameter:
         """What to write, in words."""
         if self.choices:
             return f"one of: {', '.join(map(str, self.choices))}"
-        return f"a value of type {self.type}"
+        if self.type != "list":
+            return _WORDS[self.kinds[0]]
+        return f"a list, each entry {_WORDS.get(self.kinds[0], 'as its description says')}"
 
     def _fits(self, value: object) -> bool:
         return isinstance(value, self.kinds) and (bool in self.kinds or not isinstance(value, bool))
@@ -148,7 +151,7 @@ class PluginKind:
         if not self._refusal(name, {}):
             # A value that is refused beside default values only is itself at fault.
             wrong = [
-                FieldError(f"{at}.parameters.{parameter}", said[:500], declared[parameter].expected)
+                FieldError(f"{at}.parameters.{parameter}", f"cannot be {value!r}"[:500], _rule(said)[:500])
                 for parameter, value in given.items()
                 if (said := self._refusal(name, {parameter: value}))
             ]
@@ -166,6 +169,11 @@ class PluginKind:
         declared = parameters_of(self.known[name])
         listed = ", ".join(f"{each.name} ({each.type})" for each in declared) or "none"
         return f"parameters of {name}: {listed}"
+
+
+def _rule(refusal: str) -> str:
+    """Return what would be right, out of a refusal that names the plug-in first."""
+    return refusal.partition(" does not take these parameters: ")[2] or refusal
 
 
 POLICY = PluginKind("policy", POLICIES, make_policy)

@@ -87,8 +87,6 @@ class Gavel:
     reference: str = ""
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective is {self.objective!r}; there are {', '.join(sorted(OBJECTIVES))}")
         if self.sharing and not (self.aware and OBJECTIVES[self.objective]().shares_gpus):
             raise ValueError(
                 f"sharing needs aware=true and an objective that can share, not {self.objective}"

@@ -226,6 +226,9 @@ def _checked(what: str, parameter: Field[Any], value: Any) -> Any:
     """
     if not is_finite(value):
         raise UnknownPlugin(f"{what} must be a finite number")
+    choices = parameter.metadata.get("choices", ())
+    if choices and value not in choices:
+        raise UnknownPlugin(f"{what} is {value!r}; choose {wording.either(choices)}")
     default = parameter.default
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if default is MISSING or default is None:

@@ -475,7 +475,7 @@ class TestOddFacts:
         assert found["1"]["V100"] == pytest.approx(found["2"]["V100"]) == pytest.approx(0.5)
 
     def test_an_unknown_objective_names_those_there_are(self) -> None:
-        with pytest.raises(UnknownPlugin, match="objective is 'max-min'; there are fifo, finish_time"):
+        with pytest.raises(UnknownPlugin, match="of policy gavel is 'max-min'; choose fifo, finish_time"):
             make_policy("gavel:objective=max-min")
 
     @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ describe("how spare GPUs are handed out", () => {
 
   it("says at a parameter what is wrong with it", async () => {
     const field = "spare_policy_plugin.parameters.thresholds";
-    const wrong = { field, problem: "'soon' is no thresholds of tiresias", expected: "a value of type list" };
+    const wrong = { field, problem: "'soon' is no thresholds of tiresias", expected: "a list, each entry a number" };
     server.on(
       "PATCH /cluster/settings",
       new Refusal(400, { code: "invalid", detail: "thresholds: no.", fields: [wrong] }),
@@ -80,7 +80,7 @@ describe("how spare GPUs are handed out", () => {
     await user.clear(thresholds);
     await user.type(thresholds, "soon");
     await user.click(screen.getByRole("button", { name: "Save" }));
-    expect(await screen.findByText(`${wrong.problem}; expected a value of type list`)).toBeTruthy();
+    expect(await screen.findByText(`${wrong.problem}; expected a list, each entry a number`)).toBeTruthy();
     expect(thresholds.getAttribute("aria-invalid")).toBe("true");
     expect(thresholds.value).toBe("soon");
   });

@@ -88,8 +88,6 @@ class GandivaFair:
             raise ValueError("quantum_seconds must be above 0 and interval_seconds at least 0")
         if not 0 <= self.profiling <= 1:
             raise ValueError("profiling must be between 0 and 1")
-        if self.price not in PRICES:
-            raise ValueError(f"price is {self.price!r}; there are {' and '.join(PRICES)}")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Change places where a quantum ends; else hand out what is idle."""

@@ -97,8 +97,6 @@ class Pollux:
             raise ValueError("longest_wait_seconds must be at least 0")
         if not -100 <= self.power <= 1:
             raise ValueError("power must be between -100 and 1")
-        if self.search not in (GREEDY, GENETIC):
-            raise ValueError(f"search is {self.search!r}; it must be {GREEDY} or {GENETIC}")
         if self.weight_threshold_gpu_hours < 0 or self.weight_decay < 0:
             raise ValueError("weight_threshold_gpu_hours and weight_decay must be at least 0")
         if min(self.most_nodes, self.generations, self.population) < 1:

@@ -92,8 +92,6 @@ class Themis:
             raise ValueError("fairness_knob must be between 0 and 1")
         if not (self.lease_seconds > 0 and 0 <= self.interval_seconds <= self.lease_seconds):
             raise ValueError("lease_seconds must be above 0, and interval_seconds between 0 and that")
-        if self.horizon not in {"end", "lease"}:
-            raise ValueError(f"horizon is {self.horizon!r}; there are end and lease")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Hold an auction where one is due; else hand out what is idle."""

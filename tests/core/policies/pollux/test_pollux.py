@@ -205,7 +205,7 @@ def test_goodput_that_makes_no_sense_counts_as_none() -> None:
     [
         ({"power": 2}, "power must be between -100 and 1"),
         ({"cycle_seconds": 0}, "cycle_seconds must be above 0"),
-        ({"search": "luck"}, "it must be greedy or genetic"),
+        ({"search": "luck"}, "choose greedy or genetic"),
         ({"most_nodes": 0}, "must be at least 1"),
     ],
 )

@@ -312,7 +312,7 @@ def test_only_the_order_of_numbers_matters() -> None:
         ("fairness_knob", 1.5, "between 0 and 1"),
         ("lease_seconds", 0.0, "above 0"),
         ("interval_seconds", 1e9, "between 0 and that"),
-        ("horizon", "week", "there are end and lease"),
+        ("horizon", "week", "choose end or lease"),
     ],
 )
 def test_parameters_that_can_not_be_are_refused(parameter: str, value: object, problem: str) -> None:
