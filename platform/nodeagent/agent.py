@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -317,12 +317,11 @@ class Agent:
         """Report what is, and store what should be."""
         await self.shipper.ship_last()
         self.changed.clear()
-        parts = self.state.parts
         message = ReportMessage(
             protocol=PROTOCOL,
             boot=self.boot,
             generation=self.state.generation,
-            parts=tuple(self.part_report(part) for part in parts.values()),
+            parts=tuple(self.part_reports()),
             inventory=None if self.inventory == self.known_inventory else self.inventory,
             samples=self.samples,
             readings=self.sampler.next_readings(),
@@ -348,6 +347,14 @@ class Agent:
         self.report_seconds = desired.report_seconds
         exited = frozenset(part.attempt for part in message.parts if part.state == "exited")
         self.post(DesiredReceived(desired=desired, sent_at=sent_at, exited=exited))
+
+    def part_reports(self) -> Iterator[PartReport]:
+        """One attempt that cannot be reported must not cost the others their lease."""
+        for part in self.state.parts.values():
+            try:
+                yield self.part_report(part)
+            except Exception:
+                log.exception("Attempt %d is left out of a report", part.desired.attempt)
 
     def part_report(self, part: Part) -> PartReport:
         report = PartReport(

@@ -154,13 +154,15 @@ class Client:
 
     async def _post(self, path: str, message: object, answer: type[T]) -> T:
         headers = [("Authorization", self.authorization), ("Content-Type", "application/json")]
+        # Half a surrogate pair, wherever it came from, must not keep a report back: it becomes "?".
+        content = json.dumps(encode(message), ensure_ascii=False).encode(errors="replace")
         sent_at = time.time()
         try:
             response = await self.pool.request(
                 "POST",
                 f"{self.url}{path}",
                 headers=headers,
-                content=json.dumps(encode(message), ensure_ascii=False).encode(),
+                content=content,
                 extensions=_timeouts(),
             )
         except _NETWORK_ERRORS as error:

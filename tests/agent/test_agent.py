@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent.client import Client
 from nodeagent.clock import boot_clock_seconds
-from nodeagent.messages import INPUT_PORT, Finding, GpuPart
+from nodeagent.messages import INPUT_PORT, PROTOCOL, Finding, GpuPart, PartReport, Report
 from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
@@ -381,6 +382,33 @@ async def test_progress_that_is_refused_does_not_cost_the_lease(
     await server.want(NODE, make_part(shell(script)))
     assert (await server.until_state(NODE, 1, "exited")).exit_code == 0
     assert [line.step for line in server.progress(NODE, 1)][-1:] in ([2], [])
+
+
+async def test_a_report_leaves_whatever_its_texts_hold(server: FakeServer) -> None:
+    client = Client(server.url, f"token-of-{NODE}")
+    part = PartReport(attempt=1, state="exited", message="a\ud800b")
+    await client.sync(Report(protocol=PROTOCOL, boot="life", generation=0, parts=(part,)))
+    await client.close()
+    told = server.part(NODE, 1)
+    assert told is not None
+    assert told.message == "a?b"
+
+
+async def test_an_attempt_that_cannot_be_reported_does_not_keep_the_others_back(
+    server: FakeServer, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    await start_agent()
+    waits = make_part(shell("exec sleep 600"))
+    await server.want(NODE, waits)
+    await server.until_state(NODE, 1, "running")
+    # A folder in the place of a file that is read for each report.
+    (held,) = (path.parent / "held" for path in tmp_path.rglob("spec.json"))
+    held.mkdir()
+    await server.until(lambda: server.part(NODE, 1) is None)
+    await server.want(NODE, waits, make_part(shell("true"), attempt=2))
+    await server.until_state(NODE, 2, "exited")
+    held.rmdir()
+    await server.until_state(NODE, 1, "running")
 
 
 @pytest.mark.usefixtures("clock")

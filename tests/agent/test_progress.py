@@ -72,6 +72,17 @@ def test_numbers_that_cannot_be_stored_are_left_out_and_the_step_counts() -> Non
     assert json.loads(json.dumps(encode(line), allow_nan=False))["step"] == 1
 
 
+@pytest.mark.parametrize("name", [r"\ud800", r"a\udfffb", r"lo\u0000ss"])
+def test_names_that_no_database_can_hold_are_left_out_and_the_step_counts(name: str) -> None:
+    line = parse(f'{{"step": 1, "{name}": 1, "lr": 0.1}}')
+    assert (line.step, line.values) == (1, {"lr": 0.1})
+
+
+def test_bytes_that_are_half_a_surrogate_pair_are_left_out_too() -> None:
+    line = parse_line(b'{"step": 1, "\xed\xa0\x80": 1}', sequence=4, now=1000.0)
+    assert (line.step, line.values) == (1, {})
+
+
 def test_values_are_limited() -> None:
     many = {f"name{number}": number for number in range(100)}
     assert len(parse(json.dumps({"step": 1, **many})).values) == VALUES_MOST

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobState, BatchJobStatus, BatchNode
 from nodeagent.configuration import Slurm
+from nodeagent.output.logs import decode_text
 
 ANSWER_SECONDS = 20.0
 MEGABYTE = 2**20
@@ -169,6 +170,6 @@ async def _answer(command: list[str], given: str = "") -> str:
                 process.kill()
             await process.wait()
     if process.returncode != 0:
-        lines = complaint.decode(errors="replace").strip().splitlines()
+        lines = decode_text(complaint).strip().splitlines()
         raise BatchError(lines[-1] if lines else f"{command[0]} ended with {process.returncode}")
     return answer.decode(errors="replace")

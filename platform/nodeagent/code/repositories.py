@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nodeagent.configuration import CodeLimits
+from nodeagent.output.logs import decode_text
 
 #: What git gets of the agent's environment: programs, proxies and certificates.
 _PASSED_ON = ("PATH", "http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE")
@@ -91,7 +92,7 @@ class _Git:
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
             said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_BYTES))
-            lines = said.read().decode(errors="replace").strip().splitlines()
+            lines = decode_text(said.read()).strip().splitlines()
         if process.returncode in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
             raise GitFailed(f"it is larger than {int(self.blocks) * _BLOCK_BYTES:,} bytes.")
         if process.returncode:

@@ -16,6 +16,7 @@ from subprocess import DEVNULL, PIPE, STDOUT
 from nodeagent.clock import boot_clock_seconds, wait_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.messages import Finding, Verdict
+from nodeagent.output.logs import decode_text
 from nodeagent.procfs import processes_with_setting
 
 #: Like the plug-ins of Nagios, whose 3 is "unknown"; so is here whatever else a script may end with.
@@ -76,7 +77,7 @@ class ScriptCheck:
                 _kill(process, mark)
         if not is_done:
             return "failed", f"The script did not end within {self.timeout_seconds:g} s."
-        line = output.decode(errors="replace").partition("\n")[0].strip()
+        line = decode_text(output).partition("\n")[0].strip()
         if process.returncode in VERDICTS:
             return VERDICTS[process.returncode], line
         return "warning", f"The script ended with {process.returncode}, not 0, 1 or 2. {line}".strip()

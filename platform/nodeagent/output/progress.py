@@ -3,7 +3,8 @@
     {"step": 120, "samples": 7680, "loss": 0.31}
 
 `step` is required; `samples` counts from the job's start; `at` (Unix seconds) may say when, else it is
-when the agent read it; every other number is kept as a named value.
+when the agent read it; every other number is kept as a named value. One whose name no database can hold, with
+NUL or half a surrogate pair in it, is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import stat
 import time
 from typing import Any
@@ -26,6 +28,7 @@ VALUES_MOST = 32
 READ_BYTES = 1024 * 1024
 STEP_MOST = 2**53
 AT_OLDEST_SECONDS = 24 * 3600.0
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def parse_line(line: bytes, *, sequence: int, now: float) -> ProgressLine:
@@ -46,9 +49,9 @@ def parse_line(line: bytes, *, sequence: int, now: float) -> ProgressLine:
     samples = numbers.pop("samples", None)
     # A result that is not a number cannot be stored or drawn; the step still counts.
     values = {
-        name.replace("\x00", ""): item
+        name: item
         for name, item in list(numbers.items())[:VALUES_MOST]
-        if len(name) <= NAME_LONGEST_CHARACTERS
+        if len(name) <= NAME_LONGEST_CHARACTERS and not _NOT_STORABLE.search(name)
     }
     # What a clock cannot have said is not passed on: the server could not store it.
     at = at if now - AT_OLDEST_SECONDS <= at <= now else now

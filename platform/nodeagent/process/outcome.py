@@ -15,6 +15,7 @@ from typing import Any
 from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.machine import Outcome
 from nodeagent.messages import Category
+from nodeagent.output.logs import decode_text
 
 #: How much of the end of a log is read.
 TAIL_BYTES = 8 * 1024
@@ -233,6 +234,6 @@ def _tail(path: str) -> str:
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
-            return file.read().decode(errors="replace")
+            return decode_text(file.read())
     except FileNotFoundError:
         return ""
