@@ -22,6 +22,7 @@ from scheduler.agents.services.reports import report_apply, report_read
 from scheduler.jobs.archives.api import ARCHIVE_TYPE
 from scheduler.jobs.archives.services import archive_for_node
 from scheduler.jobs.attempts.services.secrets import secrets_hand_out
+from scheduler.jobspec.fields import is_storable
 from scheduler.models.nodes import Node
 from scheduler.models.selectors.nodes import node_get
 from scheduler.nodes import representations, schemas
@@ -51,7 +52,7 @@ def _endpoint(
         if node is None:
             return _not_signed_in()
         try:
-            message = read(json.loads(request.body))
+            message = read(_json_of(request))
         except RecursionError:
             return error_response("malformed", "The JSON is nested too deeply.", 400)
         except ValueError as error:
@@ -65,6 +66,33 @@ def _endpoint(
             return error_response("malformed", str(error), 400)
 
     return view
+
+
+def _json_of(request: HttpRequest) -> Any:
+    """Return what an agent sent; raise ValueError, or MessageError for text that no column can hold."""
+    text = request.body.decode()
+    value = json.loads(text)
+    # Written out, what cannot be stored is not UTF-8: it comes only as an escape, which few reports have.
+    if "\\u" in text:
+        _require_storable(value, "", "")
+    return value
+
+
+#: Fields of free text, in which zero bytes are replaced where it is stored.
+_FREE_TEXT = frozenset({"text", "last_lines", "message"})
+
+
+def _require_storable(value: Any, name: str, where: str) -> None:
+    if isinstance(value, str):
+        if not is_storable(value.replace("\0", "") if name in _FREE_TEXT else value):
+            raise MessageError(f"{where}: must hold neither a zero byte nor half a surrogate pair")
+    elif isinstance(value, dict):
+        for field, item in value.items():
+            _require_storable(field, "", f"a name in {where or 'the message'}")
+            _require_storable(item, field, f"{where}.{field}" if where else field)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _require_storable(item, name, f"{where}.{index}")
 
 
 @csrf_exempt

@@ -21,7 +21,7 @@ from tenants.api.problems import TITLES
 from tenants.api.strict import StrictSerializer
 from tenants.errors import ApplicationError, FieldError, Invalid, TooManyRequests
 from tests.api.caller import Caller, caller, is_error
-from tests.scheduler.builders import make_node, make_user
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -170,6 +170,12 @@ def test_a_host_that_is_none_of_ours_is_refused_without_a_traceback(path, caplog
     assert [record for record in caplog.records if record.exc_info] == []
 
 
+def _reported(**fields: str) -> str:
+    """Return a report of one attempt that has these fields, each given as JSON."""
+    given = "".join(f', "{name}": {value}' for name, value in fields.items())
+    return f'{{"protocol": 1, "boot": "b", "generation": 0, "parts": [{{"attempt": 1{given}}}]}}'
+
+
 def an_agent() -> Caller:
     """The agent of a new node."""
     secret = tokens.new_secret(tokens.NODE_PREFIX)
@@ -184,6 +190,36 @@ def test_deep_json_of_an_agent_is_malformed(path):
     agent = an_agent()
     is_error(agent.post(path, b"[" * 100_000), 400, "malformed")
     is_error(agent.post(path, b'{"protocol":' * 100_000), 400, "malformed")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("field", "path", "message"),
+    [
+        ("a name in parts.0.progress.0.values", "sync", _reported(progress=r'[{"values": {"\ud800": 1}}]')),
+        ("a name in parts.0.progress.0.values", "sync", _reported(progress=r'[{"values": {"a\u0000": 1}}]')),
+        ("parts.0.last_lines", "sync", _reported(last_lines=r'"\udfff"')),
+        ("parts.0.message", "sync", _reported(message=r'"\ud800"')),
+        ("boot", "sync", r'{"protocol": 1, "boot": "\u0000"}'),
+        ("chunks.0.text", "logs", r'{"attempt": 1, "rank": 0, "chunks": [{"text": "\udc00"}]}'),
+    ],
+)
+def test_text_of_an_agent_that_no_database_can_hold_is_malformed(field, path, message):
+    answer = an_agent().post(f"/api/agent/v1/{path}", message.encode())
+    is_error(answer, 400, "malformed")
+    assert answer.json()["detail"].startswith(f"{field}: must hold neither a zero byte nor")
+
+
+@pytest.mark.django_db
+def test_zero_bytes_in_what_agents_tell_of_jobs_and_checks_are_replaced():
+    agent, node = an_agent(), Node.objects.get()
+    attempt = make_attempt(make_job(), gpus_of(node), state="starting")
+    ended = {"state": "exited", "exit_code": 1, "message": "a\0b", "last_lines": "a\0b"}
+    check = {"name": "script", "verdict": "warning", "message": "a\0b"}
+    report = {"protocol": PROTOCOL, "boot": node.boot, "generation": 0, "findings": [check]}
+    report["parts"] = [{"attempt": attempt.id, **ended}]
+    assert agent.post("/api/agent/v1/sync", report).status_code == 200
+    assert (attempt.parts.get().message, node.checks.get().message) == ("a b", "a b")
 
 
 @pytest.mark.django_db

@@ -259,7 +259,7 @@ def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) 
         # A part that was stopped before it started has none.
         exit_code=_NEVER_STARTED if report.exit_code is None else report.exit_code,
         category=report.category,
-        message=report.message,
+        message=report.message.replace("\0", " "),
         last_lines=report.last_lines,
         signal=report.signal,
         at=at,

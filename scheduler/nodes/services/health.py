@@ -64,7 +64,10 @@ def findings_apply(node: Node, findings: Sequence[Finding], *, at: datetime) -> 
 
 def _check(finding: Finding) -> NodeCheck:
     return NodeCheck(
-        name=finding.name[:60], verdict=finding.verdict, message=finding.message[:300], gpu=finding.gpu
+        name=finding.name[:60],
+        verdict=finding.verdict,
+        message=finding.message[:300].replace("\0", " "),
+        gpu=finding.gpu,
     )
 
 
