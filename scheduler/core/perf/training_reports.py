@@ -18,6 +18,8 @@ from scheduler.core.model.training import Regime, Training
 MOST_BATCH_SIZES = 32
 #: Larger values make no sense.
 MOST_EPOCHS, LARGEST_BATCH_SIZE = 1e9, 2**31
+#: Fewer epochs are too few to tell how long one takes, which is at most this long.
+LEAST_EPOCHS, LONGEST_EPOCH_SECONDS = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +123,10 @@ def _take_back(seen: dict[int, BatchSizeEpochs], epochs: float, present: int) ->
 
 
 def _epoch_seconds(seen: BatchSizeEpochs, speeds: Mapping[str, float]) -> float:
-    """Return how long an epoch takes on the model for which the facts should hold; 0 if none was timed."""
+    """Return how long an epoch takes on the model for which the facts hold; 0 if too little was timed."""
     epochs = sum([count for count, _ in seen.timed.values()])
     work = sum([seconds * (speeds.get(model) or 1.0) for model, (_, seconds) in seen.timed.items()])
-    return work / epochs if epochs else 0.0
+    return min(work / epochs, LONGEST_EPOCH_SECONDS) if epochs >= LEAST_EPOCHS else 0.0
 
 
 def _distance(size: int, other: int) -> float:
