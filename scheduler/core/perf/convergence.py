@@ -27,6 +27,8 @@ Family = Literal["polynomial", "exponential"]
 
 #: The fewest losses that make a prediction.
 LEAST_POINTS = 4
+#: A fall beyond these is no training, and its powers leave the range of numbers.
+_LEAST_FALL, _MOST_FALL = 1e-30, 1e30
 #: How far below the least loss the limit may be, in units of how much the loss has fallen so far.
 _BELOW = np.geomspace(1e-3, 10.0, 25)
 #: The weight of a loss relative to the next one.
@@ -54,15 +56,17 @@ class LossCurve:
 def fit_loss(points: Sequence[tuple[float, float]]) -> LossCurve | None:
     """Return the curve nearest to the losses (step, loss), which are in the order of their steps.
 
-    None where there are too few losses, or they do not fall.
+    None where there are too few losses, or they do not fall, or by no plausible amount.
     """
     steps, losses = np.array(points, dtype=np.float64).reshape(-1, 2).T
     if len(points) < LEAST_POINTS or not np.isfinite([steps, losses]).all():
         return None
     if not (np.diff(steps) > 0).all() or steps[0] < 0 or losses[0] <= losses[-1]:
         return None
-    # First find the limit on the grid, then between its two neighbours there.
     fallen = losses.max() - losses.min()
+    if not _LEAST_FALL <= fallen <= _MOST_FALL:
+        return None
+    # First find the limit on the grid, then between its two neighbours there.
     coarse = _nearest(steps, losses, losses.min() - fallen * _BELOW)
     if coarse is None:
         return None

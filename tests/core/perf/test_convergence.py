@@ -47,8 +47,10 @@ def test_it_never_rises() -> None:
         [(1, 1.0), (2, 1.1), (3, 1.2), (4, 1.3)],
         [(1, 4.0), (2, 3.0), (2, 2.0), (3, 1.0)],
         [(1, 4.0), (2, math.inf), (3, 2.0), (4, 1.0)],
+        [(1, 4e-100), (2, 3e-100), (3, 2e-100), (4, 1e-100)],
+        [(1, 4e200), (2, 3e200), (3, 2e200), (4, 1e200)],
     ],
-    ids=["none", "too few", "flat", "rising", "a step twice", "not finite"],
+    ids=["none", "too few", "flat", "rising", "a step twice", "not finite", "tiny", "huge"],
 )
 def test_what_tells_nothing_predicts_nothing(points: list[tuple[float, float]]) -> None:
     assert fit_loss(points) is None
