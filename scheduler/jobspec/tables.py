@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
-from scheduler.core.perf.throughput import HIGHEST, LARGEST_RATIO, too_far_apart
+from scheduler.core.perf.throughput import HIGHEST, LARGEST_RATIO, LOWEST, too_far_apart
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.kinds import NAME, NAME_EXPECTED
 
@@ -61,7 +61,11 @@ def model_throughput(fields: Fields, where: str, model: object, value: object) -
     if not isinstance(model, str) or not NAME.fullmatch(model):
         fields.refuse(where, "is not a model's name", 'a GPU model such as "V100"')
         return 0.0
-    return fields.checked_number(where, value, least=0, most=HIGHEST, unit=" samples per second")
+    rate = fields.checked_number(where, value, least=0, most=HIGHEST, unit=" samples per second")
+    if 0 < rate < LOWEST:
+        expected = f"at least {LOWEST:g} samples per second; 0 where it does not run"
+        fields.refuse(where, f"{rate:g} is too small", expected)
+    return rate
 
 
 def comparable_throughputs(fields: Fields, name: str, throughputs: Mapping[str, Any]) -> None:

@@ -364,6 +364,7 @@ def test_every_mistake_is_reported_at_once() -> None:
         ({"throughput": {"V100": float("nan")}}, "throughput.V100"),
         ({"throughput": {"V100": float("inf")}}, "throughput.V100"),
         ({"throughput": {"V100": 1e13}}, "throughput.V100"),
+        ({"throughput": {"V100": 1e-300}}, "throughput.V100"),
         ({"throughput": {"V100": 1e5, "K80": 1e-9, "P100": 0}}, "throughput.K80"),
         ({"labels": {"a": 1}}, "labels.a"),
         ({"labels": {str(n): "" for n in range(21)}}, "labels"),

@@ -35,8 +35,8 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 ENOUGH_SAMPLES = 3
 #: The weight of the newest window, as in Gavel's scheduler on a real cluster.
 ALPHA = 0.5
-#: The most samples a second of a gang.
-HIGHEST = 1e12
+#: The most samples a second of a gang, and the fewest of one that runs.
+HIGHEST, LOWEST = 1e12, 1e-9
 #: The largest ratio of the speeds of two GPU models.
 LARGEST_RATIO = 1e6
 #: The confidence of a throughput that a user declared.
@@ -164,6 +164,8 @@ def problem_with(value: float, *, beside_partner: bool = False) -> str | None:
         return f"{value} is not a finite number"
     if value < 0:
         return f"{value:g} is negative"
+    if 0 < value < LOWEST:
+        return f"{value:g} is less than {LOWEST:g}; where a gang does not run, it is 0"
     if beside_partner and value > 1:
         return f"{value:g} is more than 1: a gang that shares its GPUs is not faster than alone"
     if value > HIGHEST:

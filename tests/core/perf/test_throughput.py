@@ -67,6 +67,7 @@ def test_who_is_believed_first() -> None:
         (math.nan, "nan is not a finite number"),
         (math.inf, "inf is not a finite number"),
         (2e12, "2e+12 is more than 1e+12 samples a second"),
+        (1e-300, "1e-300 is less than 1e-09; where a gang does not run, it is 0"),
     ],
 )
 def test_absurd_speeds_are_named(value: float, words: str) -> None:

@@ -1,5 +1,7 @@
 """What an adaptive job's progress lines say of how it scales becomes a fact of a later round."""
 
+import json
+
 import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
@@ -7,6 +9,7 @@ from scheduler.agents.services.reports import report_apply
 from scheduler.core.goodput.batch import GoodputModel, Limits, Noise
 from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds
 from scheduler.core.model.training import Goodput
+from scheduler.jobs.attempts.services.scaling_facts import scaling_of_job
 from scheduler.models import Attempt, JobScaling, Node
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.tasks import fit_scaling
@@ -145,6 +148,14 @@ def test_a_hostile_line_changes_nothing_and_hinders_nobody(node, wrong) -> None:
     assert len(JobScaling.objects.get().times) == 2
     fit_scaling()
     assert goodput(attempt) is not None
+
+
+def test_a_noise_scale_beyond_all_numbers_is_unknown(node) -> None:
+    attempt = alone(node)
+    report(node, attempt, said(1, 16, grad_sqr=1e-300, grad_var=1e30))
+    now = scaling_of_job(attempt.job)["now"]
+    assert now["noise_scale"] is None
+    assert json.dumps(now, allow_nan=False)
 
 
 def test_a_repeated_report_changes_nothing(node) -> None:

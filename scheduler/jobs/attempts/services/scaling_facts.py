@@ -1,5 +1,6 @@
 """How a job scales, for pages: the GPUs that it had, its present batch, its speed on more or fewer GPUs."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,6 +119,8 @@ def _now(
         worth = float(efficiency(known.noise, initial, max(batch.size, initial)))
         if known.noise.squared_norm > 0:
             scale = initial * known.noise.variance / known.noise.squared_norm
+            # JSON has no infinity.
+            scale = scale if scale < math.inf else None
     if way in known.times:
         speed = batch.size / known.times[way].iteration_seconds
     elif model is not None:
