@@ -71,6 +71,14 @@ describe("a log put together", () => {
     expect(log.lines).toEqual(["red", "99%", "end"]);
   });
 
+  it("takes no longer for carriage returns in a row", () => {
+    // At each of them the rest was looked through: hours.
+    const returns = "\r".repeat(4_000_000);
+    const log = addPage(emptyLog, page([chunk(0, `1%${returns}2%\n3%${returns}`), chunk(1, `${returns}4%`)]));
+    expect(log.lines).toEqual(["2%", "4%"]);
+    expect(addStreamed(log, [chunk(2, returns)]).held).toBe("\r");
+  });
+
   it("keeps empty lines", () => {
     expect(addPage(emptyLog, page([chunk(0, "a\n\nb\n\n")])).lines).toEqual(["a", "", "b", ""]);
   });

@@ -107,8 +107,10 @@ export function append(before: LogBuffer, written: readonly Written[]): LogBuffe
 
 function write(draft: Draft, added: string, at: string): void {
   const whole = draft.held + added;
-  draft.held = HELD.exec(whole)?.[0] ?? "";
-  const text = whole.slice(0, whole.length - draft.held.length);
+  const held = HELD.exec(whole)?.[0] ?? "";
+  const text = whole.slice(0, whole.length - held.length);
+  // One carriage return says as much as many, and is not searched again with each chunk.
+  draft.held = held.startsWith("\r") ? "\r" : held;
   if (!text) return;
   if (draft.up > 0 || (draft.isOpen && draft.isAgain) || UP.test(text)) {
     redraw(draft, text, at);
@@ -127,7 +129,9 @@ function write(draft: Draft, added: string, at: string): void {
   draft.isOpen = isOpen;
 }
 
-const HELD = /(\r+|\u001b(\[[0-9;?]{0,16})?)$/;
+// Tried at the first of the carriage returns only: at each of them, it would look through all that follow.
+const HELD = /((?<!\r)\r+|\u001b(\[[0-9;?]{0,16})?)$/;
+const TRAILING = /(?<!\r)\r+$/;
 const UP = /\u001b\[\d{0,4}A/;
 const MOVES = /(\n|\u001b\[\d{0,4}A)/;
 
@@ -160,7 +164,7 @@ const ESCAPES = /\u001b\[[0-9;?]*[A-Za-z]/g;
 
 /** What a terminal would leave to see: no colours, and only what follows the last carriage return. */
 function visible(line: string): string {
-  const plain = line.replace(ESCAPES, "").replace(/\r+$/, "");
+  const plain = line.replace(ESCAPES, "").replace(TRAILING, "");
   return plain.slice(plain.lastIndexOf("\r") + 1);
 }
 
