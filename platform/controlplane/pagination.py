@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -112,8 +113,12 @@ class NewestFirst(BasePagination):
             if not self._is_unique(queryset):
                 value, _, digits = value.rpartition("~")
                 row_id = int(digits)
-            return Cursor(direction == "after", self._field(queryset).to_python(value), row_id)
-        except (ValueError, ValidationError):
+            place = self._field(queryset).to_python(value)
+            if isinstance(place, datetime):
+                # Not every instant of the first and the last day is one in UTC.
+                place = place.astimezone(UTC)
+            return Cursor(direction == "after", place, row_id)
+        except (ValueError, OverflowError, ValidationError):
             expected = "the cursor in 'next' or 'previous' of another page"
             wrong = FieldError("cursor", f"{text!r} is not a cursor", expected)
             raise Invalid("cursor is wrong.", [wrong]) from None

@@ -115,7 +115,16 @@ def test_the_list_is_sorted_page_by_page(world: World, sort: str, order: list[st
     assert [job["name"] for job in back["results"]] == [order[2]]
 
 
-@pytest.mark.parametrize("query", ["sort=age", "sort=-age", "sort=-ended&cursor=after.yesterday~3"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sort=age",
+        "sort=-age",
+        "sort=-ended&cursor=after.yesterday~3",
+        "sort=-started&cursor=after.0001-01-01T00:00:00%2B23:59~1",
+        "sort=ended&cursor=after.9999-12-31T23:59:59-23:59~1",
+    ],
+)
 def test_what_is_no_order_is_refused(world: World, query: str) -> None:
     field = is_error(world.member.get(f"/jobs?{query}"), 400, "invalid")["fields"][0]["field"]
     assert field == ("cursor" if "cursor" in query else "sort")
