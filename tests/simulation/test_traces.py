@@ -427,6 +427,13 @@ def test_a_wrong_row_is_a_problem_and_the_others_are_read(
         read(tmp_path, format, head + wrong + tail, strict=True)
 
 
+def test_a_wrong_first_row_does_not_say_how_the_others_tell_time(tmp_path: Path) -> None:
+    text = "submitted_at,gpus,duration_seconds\n2020-01-01 00:00:00,1,soon\n0,1,60\n5,1,60\n"
+    reading = read(tmp_path, "allot", text)
+    assert [problem.line for problem in reading.problems] == [2]
+    assert len(jobs(reading)) == 2
+
+
 def test_jobs_larger_than_allowed_and_of_unknown_models_are_problems(tmp_path: Path) -> None:
     found = problem(tmp_path, "philly", samples.PHILLY, TraceOptions(largest_gpus=8))
     assert str(found) == "trace.csv:3: asks for 16 GPUs; at most 8 are there"

@@ -224,6 +224,7 @@ def _job(
             raise BadField("batch_size", "a job with parts of GPUs does not progress by a profile")
         job = with_profile(job, profiles, fields.count("batch_size", given["batch_size"], "samples"))
     seen.ids.add(key)
+    seen.dated = _is_dated(given["submitted_at"])
     return job
 
 
@@ -253,13 +254,16 @@ def loss_curve(text: str) -> LossCurve:
     )
 
 
+def _is_dated(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > 9 and value[4] == value[7] == "-"
+
+
 def _submitted_at(value: Any, seen: _EarlierJobs) -> float:
-    dated = isinstance(value, str) and len(value) > 9 and value[4] == value[7] == "-"
+    dated = _is_dated(value)
     at = fields.instant("submitted_at", value) if dated else fields.number("submitted_at", value)
     if seen.dated not in {None, dated}:
         kinds = ("seconds", "a date") if dated else ("a date", "seconds")
         raise BadField("submitted_at", f"{shown(value)} is {kinds[1]}, but an earlier job's is {kinds[0]}")
-    seen.dated = dated
     return at
 
 
