@@ -6,6 +6,7 @@ between its values (behind it, when there is only one), or a string. The API has
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,10 @@ def plugin_of(text: str) -> ChosenPlugin:
             raise AllotError(f"{text!r}: parameter {parameter} has no value: write {parameter}=value")
         if parameter in parameters:
             raise AllotError(f"{text!r}: parameter {parameter} is given twice")
-        parameters[parameter] = _value(value)
+        try:
+            parameters[parameter] = _value(value)
+        except (ValueError, OverflowError):
+            raise AllotError(f"{name.strip()}: the number of parameter {parameter} is too large") from None
     return {"name": name.strip(), "parameters": parameters}
 
 
@@ -64,6 +68,9 @@ def _value(text: str) -> Any:
         return [_value(entry) for entry in (entries if entries[-1].strip() else entries[:-1])]
     if text in ("true", "false"):
         return text == "true"
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    return float(text) if _DECIMAL.fullmatch(text) else text
+    if not _DECIMAL.fullmatch(text):
+        return text
+    number = int(text) if _WHOLE.fullmatch(text) else float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

@@ -46,6 +46,9 @@ def read_by_client(text: str) -> tuple[str, Any] | str:
 @example("fgd", [("workload", "1:4:70|")])
 @example("las", [("weight", " .5e-3 "), ("weight", "1")])
 @example("las", [("a", "")])
+@example("las", [("a", "9" * 5_000)])
+@example("las", [("a", "1|1e999")])
+@example("las", [("a", "9" * 400)])
 def test_the_client_reads_what_the_server_reads(name: str, assignments: list[tuple[str, str]]) -> None:
     text = f"{name}:{','.join(f'{key}={value}' for key, value in assignments)}" if assignments else name
     assert read_by_client(text) == read_by_server(text)

@@ -12,6 +12,7 @@ when there is only one), or a string.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -41,23 +42,40 @@ def parse_plugin(text: str) -> tuple[str, dict[str, Value]]:
             raise UnknownPlugin(f"{text!r}: parameter {parameter} has no value: write {parameter}=value")
         if parameter in parameters:
             raise UnknownPlugin(f"{text!r}: parameter {parameter} is given twice")
-        parameters[parameter] = parse_value(value)
+        try:
+            parameters[parameter] = parse_value(value)
+        except ValueError:
+            raise UnknownPlugin(f"{name}: the number of parameter {parameter} is too large") from None
     return name, parameters
 
 
 def parse_value(text: str) -> Value:
-    """Return the value that a text stands for: a boolean, a number, a tuple or a string."""
+    """Return the value that a text stands for: a boolean, a number, a tuple or a string.
+
+    Raises ValueError for a number that is too large: no policy counts with infinity.
+    """
     text = text.strip()
     if "|" in text:
         entries = text.split("|")
         return tuple([parse_value(entry) for entry in (entries if entries[-1].strip() else entries[:-1])])
     if text in ("true", "false"):
         return text == "true"
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    if _DECIMAL.fullmatch(text):
-        return float(text)
-    return text
+    if not _DECIMAL.fullmatch(text):
+        return text
+    number = int(text) if _WHOLE.fullmatch(text) else float(text)
+    if not is_finite(number):
+        raise ValueError(text)
+    return number
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether all numbers of a parameter can be counted with as decimal numbers."""
+    if isinstance(value, tuple | list):
+        return all(map(is_finite, value))
+    try:
+        return not isinstance(value, int | float) or math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def format_plugin(name: str, parameters: Mapping[str, Any]) -> str:

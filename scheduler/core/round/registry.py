@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from scheduler.core.building_blocks.policy import Placer, Policy, Traits
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.model.plugin_text import Value, parse_plugin
+from scheduler.core.model.plugin_text import Value, is_finite, parse_plugin
 from scheduler.core.model.snapshot import VirtualCluster
 
 T = TypeVar("T")
@@ -221,7 +221,11 @@ def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mappin
 
 
 def _checked(what: str, parameter: Field[Any], value: Any) -> Any:
-    """Return the value; raise UnknownPlugin if it is not of the kind of the parameter's default."""
+    """Return the value; raise UnknownPlugin if it is not of the kind of the parameter's default, or not
+    finite.
+    """
+    if not is_finite(value):
+        raise UnknownPlugin(f"{what} must be a finite number")
     default = parameter.default
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if default is MISSING or default is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 from scheduler.core.model.errors import UnknownPlugin
@@ -44,6 +47,10 @@ def test_lists_are_written_as_tuples() -> None:
         ("las:slice_seconds", "parameter slice_seconds has no value"),
         ("las:slice_seconds=,a=1", "parameter slice_seconds has no value"),
         ("las:a=1,b=2,a=3", "parameter a is given twice"),
+        (f"fifo:x={'9' * 5_000}", "^fifo: the number of parameter x is too large$"),
+        (f"fifo:x=-{'9' * 400}", "the number of parameter x is too large"),
+        ("las:a=1,quantum_seconds=1e999", "the number of parameter quantum_seconds is too large"),
+        ("tiresias:thresholds=1|1e999", "the number of parameter thresholds is too large"),
     ],
 )
 def test_says_which_parameter_is_wrong(text: str, message: str) -> None:
@@ -71,6 +78,21 @@ def test_the_registry_takes_the_same_text() -> None:
 def test_the_registry_says_what_a_parameter_must_be(text: str, message: str) -> None:
     with pytest.raises(UnknownPlugin, match=message):
         make_placer(text)
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameters"),
+    [
+        ("las", {"quantum_seconds": math.inf}),
+        ("las", {"quantum_seconds": math.nan}),
+        ("las", {"quantum_seconds": 10**400}),
+        ("tiresias", {"thresholds": [1, math.inf]}),
+    ],
+)
+def test_numbers_of_parameters_are_finite(policy: str, parameters: dict[str, Any]) -> None:
+    (name,) = parameters
+    with pytest.raises(UnknownPlugin, match=f"^{name} of policy {policy} must be a finite number$"):
+        make_policy(policy, parameters)
 
 
 def test_a_parameter_is_not_given_in_two_ways() -> None:

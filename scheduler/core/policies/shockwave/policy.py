@@ -55,6 +55,8 @@ from scheduler.core.policies.shockwave.round_schedule import Facts, RoundSchedul
 
 #: Planning more rounds costs more than it helps: the far future is unknown.
 MOST_ROUNDS = 1_000
+#: The solver takes a cost of 1e20 for infinity.
+MOST_MAKESPAN_WEIGHT = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +86,10 @@ class Shockwave:
             raise ValueError(f"horizon_rounds must be from 1 to {MOST_ROUNDS}")
         if not 1 <= self.round_seconds < math.inf:
             raise ValueError("round_seconds must be at least 1")
-        for name in ("makespan_weight", "fairness_power"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be at least 0")
+        if not 0 <= self.makespan_weight <= MOST_MAKESPAN_WEIGHT:
+            raise ValueError(f"makespan_weight must be from 0 to {MOST_MAKESPAN_WEIGHT:,.0f}")
+        if not 0 <= self.fairness_power < math.inf:
+            raise ValueError("fairness_power must be at least 0")
         for name in ("fairness_bound", "solve_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0")

@@ -316,7 +316,8 @@ def test_a_job_that_speeds_up_ends_when_it_should() -> None:
     "text",
     [
         "horizon_rounds=0", "horizon_rounds=2000", "round_seconds=0", "round_seconds=nan",
-        "makespan_weight=-1", "fairness_power=-1", "fairness_bound=0", "solve_seconds=0",
+        "makespan_weight=-1", "makespan_weight=9223372036854775808",
+        "fairness_power=-1", "fairness_bound=0", "solve_seconds=0",
     ],
 )  # fmt: skip
 def test_wrong_parameters_are_refused_in_words(text: str) -> None:
