@@ -349,7 +349,7 @@ class Agent:
         self.post(DesiredReceived(desired=desired, sent_at=sent_at, exited=exited))
 
     def part_reports(self) -> Iterator[PartReport]:
-        """What cannot be told of one attempt must not cost the others their lease."""
+        """One attempt that cannot be reported must not cost the others their lease."""
         for part in self.state.parts.values():
             try:
                 yield self.part_report(part)

@@ -33,6 +33,8 @@ BOUNDS = Bounds(files=100, unpacked_bytes=100_000)
 TAR = tar_of(
     {"train.sh": "echo trained", "lib/words": "hello\n"}, more=[member("link", tarfile.SYMTYPE, "lib")]
 )
+#: Through it, "a/b/l/.." is not "a/b", but the folder above that into which the archive is unpacked.
+UP = member("a/b/l", tarfile.SYMTYPE, "../..")
 SHOWS = "sh train.sh; cat link/words; touch made; ls; stat -c %u:%a train.sh lib; id -u"
 
 
@@ -51,6 +53,11 @@ class TestUnpacking:
         assert (tmp_path / "run").stat().st_mode & 0o7777 == 0o755
         assert archives.contents(io.BytesIO(TAR), BOUNDS) == Contents(files=3, unpacked_bytes=18)
 
+    def test_a_link_may_climb_out_of_folders(self, tmp_path: Path) -> None:
+        links = [UP, member("a/m", tarfile.SYMTYPE, "../c/../a/b/f"), member("n", tarfile.SYMTYPE, "a/b/l/c")]
+        archives.unpack(io.BytesIO(tar_of({"a/b/f": "x", "c/g": "y"}, more=links)), str(tmp_path), BOUNDS)
+        assert ((tmp_path / "a/m").read_text(), (tmp_path / "n/g").read_text()) == ("x", "y")
+
     @pytest.mark.parametrize(
         ("archive", "said"),
         [
@@ -60,6 +67,11 @@ class TestUnpacking:
             (tar_of({}, more=[member("l", tarfile.SYMTYPE, "/etc")]), "leads out"),
             (tar_of({}, more=[member("l", tarfile.SYMTYPE, "../x")]), "leads out"),
             (tar_of({}, more=[member("l", tarfile.LNKTYPE, "/etc/passwd")]), "a hard link"),
+            (tar_of({"a/b/f": ""}, more=[UP, member("m", tarfile.SYMTYPE, "a/b/l/../secret")]), "another"),
+            (tar_of({"a/b/f": ""}, more=[member("m", tarfile.SYMTYPE, "a/b/l/../secret"), UP]), "another"),
+            (tar_of({"a/f": ""}, more=[UP, member("a/m", tarfile.SYMTYPE, "b/l/x/../../f")]), "another"),
+            (tar_of({}, more=[UP, member("m", tarfile.SYMTYPE, "x/../a/b/./l//..")]), "another"),
+            (tar_of({}, more=[member("l", tarfile.SYMTYPE, "x/" * 600 + "f")]), "too long or too deep"),
             (tar_of({}, more=[member("d", tarfile.CHRTYPE)]), "a device"),
             (tar_of({}, more=[member("d", tarfile.BLKTYPE)]), "a device"),
             (tar_of({}, more=[member("p", tarfile.FIFOTYPE)]), "a pipe"),

@@ -92,6 +92,7 @@ def _walk(file: IO[bytes], bounds: Bounds, folder: str | None) -> Contents:
                 _write(tar, member, folder)
             # Else it would remember every one of them.
             tar.members = []  # type: ignore[attr-defined]  # it is there, but not in the stubs
+    rules.check_links()
     return Contents(files=rules.files, unpacked_bytes=rules.unpacked_bytes)
 
 
@@ -142,6 +143,9 @@ class _Rules:
         self._folders: set[str] = set()
         #: Names that are taken by files and links, below which there can be nothing.
         self._leaves: set[str] = set()
+        self._links: set[str] = set()
+        #: Links, and their targets, that leave again what they have entered.
+        self._returning: list[tuple[str, str]] = []
 
     def check(self, member: tarfile.TarInfo) -> None:
         name = member.name = _clean(member.name)
@@ -167,10 +171,19 @@ class _Rules:
             self.unpacked_bytes += member.size
         if member.issym():
             _require_inside(member)
+            self._links.add(name)
+            if any(_left_again(name, member.linkname)):
+                self._returning.append((name, member.linkname))
         if len(self._folders) + self.files > self.bounds.files:
             raise ArchiveRefused(f"It holds more than {self.bounds.files:,} files.")
         if self.unpacked_bytes > self.bounds.unpacked_bytes:
             raise ArchiveRefused(f"Its files have more than {self.bounds.unpacked_bytes:,} bytes.")
+
+    def check_links(self) -> None:
+        """Refuse `..` behind a link, once all are known: it is above where that leads, not above its name."""
+        for name, target in self._returning:
+            if not self._links.isdisjoint(_left_again(name, target)):
+                raise ArchiveRefused(f"{name[:200]!r} is a link that leads back out of another link.")
 
     def _require_free(self, name: str) -> None:
         if name in self._leaves:
@@ -195,6 +208,22 @@ def _require_inside(link: tarfile.TarInfo) -> None:
     target = posixpath.normpath(posixpath.join(posixpath.dirname(link.name), link.linkname))
     if not link.linkname or target.startswith("/") or target.split("/")[0] == "..":
         raise ArchiveRefused(f"{link.name[:200]!r} is a link that leads out of the folder.")
+    if len(os.fsencode(link.linkname)) > _LONGEST_NAME_BYTES or link.linkname.count("/") > _DEEPEST:
+        raise ArchiveRefused(f"{link.name[:200]!r} is a link to too long or too deep a path.")
+
+
+def _left_again(name: str, target: str) -> Iterator[str]:
+    """Yield the paths that the target of a link enters, and leaves again by `..`; it stays inside."""
+    place = name.split("/")[:-1]
+    entered: list[str] = []
+    for part in target.split("/"):
+        if part == "..":
+            yield from entered
+            entered = []
+            place.pop()
+        elif part not in ("", "."):
+            place.append(part)
+            entered.append("/".join(place))
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str) -> None:
