@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown.extensions.toc import slugify
 
 from scripts.documentation import on_page_markdown
 
@@ -32,6 +33,20 @@ def test_every_page_and_link_of_it_is_there(site: Path) -> None:
 def test_it_fetches_nothing_from_elsewhere(site: Path) -> None:
     fetched = {found for page in site.rglob("*.html") for found in _FETCHED.findall(page.read_text())}
     assert fetched == set()
+
+
+_LINK_TO_A_PAGE = re.compile(r"\]\((docs/[^)#\s]+\.md)(?:#([^)\s]+))?\)")
+
+
+def test_the_changelog_links_to_headings_that_there_are() -> None:
+    """The site has no page of it, so that its build does not check them."""
+    missing = []
+    for page, anchor in _LINK_TO_A_PAGE.findall((ROOT / "CHANGELOG.md").read_text()):
+        text = (ROOT / page).read_text() if (ROOT / page).is_file() else ""
+        headings = {slugify(each, "-") for each in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
+        if not text or (anchor and anchor not in headings | set(re.findall(r'<a id="([^"]+)"', text))):
+            missing.append(f"{page}#{anchor}")
+    assert missing == []
 
 
 #: Columns of a line of text. Tables, headings, code, and a single word that is longer may have more.
