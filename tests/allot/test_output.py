@@ -5,7 +5,9 @@ import json
 import pytest
 import yaml
 
+from allot.commands.logs import hit_lines
 from allot.output import Format, WithoutEscapes, duration, plural, print_objects, printable, since, visible
+from allot.schema import LogHit
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,36 @@ def test_progress_bars_below_each_other_stay_where_they_are(size: int) -> None:
 def test_what_only_begins_like_an_escape_sequence_is_not_kept_back_for_ever() -> None:
     plain = WithoutEscapes()
     assert plain("\x1b]" + "a" * 5000) == "␛]" + "a" * 5000
+
+
+def log_hit(line: int, before: list[str], after: list[str], rank: int = 0) -> LogHit:
+    return {
+        "rank": rank,
+        "task": "main",
+        "line": line,
+        "sequence": 0,
+        "chunk_line": line,
+        "text": f"hit {line}",
+        "start": 0,
+        "end": 3,
+        "before": before,
+        "after": after,
+    }
+
+
+def test_a_line_found_beside_another_is_printed_once_as_found() -> None:
+    hits = [
+        log_hit(2, ["one"], ["hit 3", "hit 4"]),
+        log_hit(3, ["one", "hit 2"], ["hit 4", "five"]),
+        log_hit(4, ["hit 2", "hit 3"], ["five", "six"]),
+        log_hit(8, ["six", "seven"], ["nine", "ten"]),
+        log_hit(20, ["eighteen", "nineteen"], []),
+        log_hit(1, [], ["two"], rank=1),
+    ]
+    expected = "1-one 2:hit_2 3:hit_3 4:hit_4 5-five 6-six 7-seven 8:hit_8 9-nine 10-ten --"
+    expected += " 18-eighteen 19-nineteen 20:hit_20 -- 1:hit_1 2-two"
+    assert [line.replace(" ", "_") for line in hit_lines(iter(hits), has_names=False)] == expected.split()
+    assert [*hit_lines(iter([log_hit(3, [], []), log_hit(4, [], [])]), has_names=True)] == [
+        "[main 0] 3:hit 3",
+        "[main 0] 4:hit 4",
+    ]

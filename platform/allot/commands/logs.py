@@ -286,19 +286,27 @@ def hit_lines(hits: Iterator[LogHit], *, has_names: bool) -> Iterator[str]:
     Before lines that do not follow the last ones stands `--`, where lines around them were asked for.
     """
     shown: tuple[int, int] | None = None
+    # Lines after the last hit, which are hits themselves from the next one on.
+    later: list[tuple[int, int, str]] = []
     for hit in hits:
-        rank = hit["rank"]
+        rank, line = hit["rank"], hit["line"]
         name = f"[{hit['task']} {rank}] " if has_names else ""
-        first = hit["line"] - len(hit["before"])
-        numbered = [*enumerate([*hit["before"], hit["text"], *hit["after"]], first)]
+        for after_rank, number, text in later:
+            if (after_rank, number) < (rank, line):
+                yield text
+                shown = (after_rank, number)
+        first = line - len(hit["before"])
         if shown is not None and (hit["before"] or hit["after"]) and (rank, first) > (shown[0], shown[1] + 1):
             yield "--"
-        for number, text in numbered:
-            if shown is not None and (rank, number) <= shown and number != hit["line"]:
-                continue
-            mark = ":" if number == hit["line"] else "-"
-            yield f"{name}{number}{mark}{text}"
-            shown = (rank, number)
+        for number, text in enumerate(hit["before"], first):
+            if shown is None or (rank, number) > shown:
+                yield f"{name}{number}-{text}"
+        yield f"{name}{line}:{hit['text']}"
+        shown = (rank, line)
+        later = [
+            (rank, number, f"{name}{number}-{text}") for number, text in enumerate(hit["after"], line + 1)
+        ]
+    yield from [text for _, _, text in later]
 
 
 def register(app: typer.Typer) -> None:
