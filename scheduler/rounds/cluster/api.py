@@ -62,7 +62,7 @@ class ClusterSettingsChange(StrictSerializer):
         r"^([A-Z]{3})?\Z",
         required=False,
         allow_blank=True,
-        error_messages={"invalid": "is not a code of ISO 4217, such as EUR or USD."},
+        error_messages={"invalid": "a code of ISO 4217, such as EUR or USD"},
         help_text=(
             "Currency of prices and costs as an ISO 4217 code; empty: cost units without a "
             "currency. No price is converted."

@@ -268,7 +268,9 @@ def test_money_is_in_the_currency_of_the_site() -> None:
     settings = "/cluster/settings"
     assert caller(olga).get(settings).json()["currency"] == ""
     for wrong in ("euro", "eur", "E", "€"):
-        is_error(caller(olga).patch(settings, {"currency": wrong}), 400, "invalid")
+        told = is_error(caller(olga).patch(settings, {"currency": wrong}), 400, "invalid")
+        assert told["detail"] == "currency: is not a code of ISO 4217, such as EUR or USD"
+        assert told["fields"][0]["expected"] == "a code of ISO 4217, such as EUR or USD"
     assert caller(olga).patch(settings, {"currency": "EUR"}).json()["currency"] == "EUR"
     asked = caller(olga).get(path).json()
     assert (asked["total"]["cost"], asked["total"]["currency"]) == (10.0, "EUR")
