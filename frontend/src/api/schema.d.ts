@@ -5597,7 +5597,10 @@ export interface components {
             is_elastic: boolean;
             mode: (components["schemas"]["ElasticMode"] | components["schemas"]["NullEnum"]) | null;
             min_gpus: number;
-            /** @description Number of GPUs that its specification states. */
+            /**
+             * Format: double
+             * @description Number of GPUs that its specification states; a part of a GPU counts as a part.
+             */
             gpus: number;
             max_gpus: number;
             /** @description Its allocations by attempt: the newest 100, oldest first. */

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler.core.model.wording import either
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.selectors.jobs import job_visible
 from scheduler.virtual_clusters.ledger.selectors import (
@@ -26,6 +27,7 @@ from scheduler.virtual_clusters.ledger.selectors import (
 )
 from scheduler.wiring.exports import FILE_ANSWERS, AnyFile, FileQuery, exported
 from tenants.api.instants import InstantFilter
+from tenants.errors import FieldError, Invalid
 from tenants.selectors import viewer
 
 
@@ -62,8 +64,27 @@ class Line(serializers.Serializer[Mapping[str, object]]):
     )
 
 
+#: Those of docs/ledger.md. A policy from elsewhere may write others.
+KINDS = (
+    "auction",
+    "bid",
+    "win",
+    "leftover",
+    "entitled",
+    "trade",
+    "offer",
+    "withdraw",
+    "expire",
+    "take",
+    "end",
+)
+
+
 class LedgerFilter(filters.FilterSet):
-    kind = filters.CharFilter(field_name="kind")
+    kind = filters.CharFilter(
+        method="by_kind",
+        help_text=f"Only lines of this kind: {either(KINDS)}, or one that a policy of your own writes.",
+    )
     view = filters.CharFilter(field_name="view")
     party = filters.CharFilter(method="by_party", help_text="Only lines with this party on one side.")
     job = filters.NumberFilter(
@@ -82,6 +103,13 @@ class LedgerFilter(filters.FilterSet):
     class Meta:
         model = LedgerLine
         fields: list[str] = []
+
+    def by_kind(self, queryset: QuerySet[LedgerLine], name: str, value: str) -> QuerySet[LedgerLine]:
+        found = queryset.filter(kind=value)
+        if value not in KINDS and not found.exists():
+            problem = f"{value[:40]!r} is not a choice here"
+            raise Invalid(f"kind: {problem}", [FieldError(name, problem, f"one of {', '.join(KINDS)}")])
+        return found
 
     def by_party(self, queryset: QuerySet[LedgerLine], name: str, value: str) -> QuerySet[LedgerLine]:
         return lines_of_party(queryset, viewer(self.request), value)

@@ -93,6 +93,13 @@ def test_filters_find_no_more_than_is_shown(world: World, lines: dict[str, int])
     assert seen(world.operator, f"?since={now}") == []
     assert len(seen(world.operator, f"?until={now}")) == 6
     assert seen(world.operator, "?round=7") == []
+    told = is_error(world.member.get("/ledger?kind=trades"), 400, "invalid")
+    assert told["fields"][0]["problem"] == "'trades' is not a choice here"
+    assert told["fields"][0]["expected"].startswith("one of auction, bid, win, ")
+    assert seen(world.member, "?kind=bid") == []
+    is_error(world.member.get("/ledger/export?kind=trades"), 400, "invalid")
+    own = write(Line(kind="swap"), view="spare").id
+    assert seen(world.member, "?kind=swap") == [own]
     is_error(world.member.get("/ledger?since=yesterday"), 400, "invalid")
     is_error(world.member.get("/ledger?since=0315-03-12T00:00:00"), 400, "invalid")
 
