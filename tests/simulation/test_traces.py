@@ -206,6 +206,15 @@ def test_slurm_accounts_are_tenants_and_jobs_arrive_when_they_are_eligible(tmp_p
     )
 
 
+def test_a_slurm_job_of_less_than_a_second_ran(tmp_path: Path) -> None:
+    text = samples.SLURM.replace("COMPLETED|3600|1-00:00:00", "COMPLETED|0|1-00:00:00")
+    reading = read(tmp_path, "slurm", text)
+    (short,) = [each for each in reading.workload.arrivals if each.job.gpus == 2]
+    assert short.truth.work_seconds == 1
+    assert "1 job ran for less than a second; it counts as one second." in said(reading.workload)
+    assert "1 job that never ran was left out. The first: 105 (trace.csv:6)." in reading.workload.left_out
+
+
 def test_a_slurm_user_may_be_the_tenant_and_have_a_part_of_a_gpu(tmp_path: Path) -> None:
     text = samples.SLURM.replace("gres/gpu=16", "gres/gpu=0.3")
     reading = read(tmp_path, "slurm", text, options=replace(OPTIONS, tenants="user"))

@@ -8,7 +8,8 @@ its begin time and its holds, which are not in the output. It runs as long as it
 time in which it was suspended. Its tenant is its account, or its user with the option `tenants`; its virtual
 cluster is its partition. GPUs are what it requested (`gres/gpu` of ReqTRES), with the models that it named,
 else what it got. CPUs, memory and the number of nodes are not used. Jobs without GPUs, jobs that never ran or
-have not ended, and steps are left out. TIMEOUT, NODE_FAIL and PREEMPTED count as failures.
+have not ended, and steps are left out. Slurm drops fractions of a second: a job that started and ran for 0
+seconds counts as one second. TIMEOUT, NODE_FAIL and PREEMPTED count as failures.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _UNFINISHED = frozenset(
         "SUSPENDED",
     }
 )
+#: States of jobs that had started, however short they ran.
+_STARTED = frozenset({"COMPLETED", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"})
 _NO_LIMIT = ABSENT | {"UNLIMITED", "Partition_Limit"}
 #: Days-hours:minutes:seconds; days and hours may be left out.
 _SPAN = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
@@ -57,11 +60,14 @@ def read(source: Source) -> None:
             ("." in name, "steps of jobs were left out."),
             (ended in _UNFINISHED, "jobs that have not ended were left out."),
             (not gpus, "jobs without GPUs were left out."),
-            (not ran, "jobs that never ran were left out."),
+            (not ran and ended not in _STARTED, "jobs that never ran were left out."),
         ):
             if is_left_out:
                 source.leave_out(sentence, name)
                 return None
+        if not ran:
+            source.assumed["jobs ran for less than a second; they count as one second."] += 1
+            ran = 1.0
         task, submitted_at = parts.replica(_GPU, gpus), instant("Submit", submit)
         owner, field = (user, "User") if by_user else (account, "Account")
         return TracedJob(
