@@ -443,6 +443,8 @@ def test_jobs_larger_than_allowed_and_of_unknown_models_are_problems(tmp_path: P
         tmp_path, "alibaba-gpu-v2023", samples.OPENB, TraceOptions(gpu_models=frozenset({"T4", "P100"}))
     )
     assert str(found) == "trace.csv:3: asks for V100M16 or V100M32; there is only P100 and T4"
+    found = problem(tmp_path, "allot", samples.ALLOT, TraceOptions(gpu_models=frozenset({"v100"})))
+    assert found.message == "asks for V100 or P100; there is only v100; did you mean v100?"
 
 
 def test_rows_out_of_order_are_sorted_and_said_once(tmp_path: Path) -> None:

@@ -322,10 +322,12 @@ class Source:
                 if largest is not None and job.gpus > largest:
                     raise BadField("", f"asks for {job.gpus} GPUs; at most {largest} are there")
                 if models and job.gpu_models and models.isdisjoint(job.gpu_models):
+                    near = {model for model in models if model.lower() in map(str.lower, job.gpu_models)}
+                    hint = f"; did you mean {wording.either(sorted(near))}?" if near else ""
                     raise BadField(
                         "",
                         f"asks for {wording.either(job.gpu_models)}; there is only "
-                        f"{wording.listed(sorted(models))}",
+                        f"{wording.listed(sorted(models))}{hint}",
                     )
             except BadField as bad:
                 self.skip(line, bad.field, bad.message)
