@@ -1401,7 +1401,7 @@ class SavedSearchInputRequest(TypedDict):
 
 class ScalingAllocation(TypedDict):
     attempt: int
-    gpus: int
+    gpus: float
     gpu_model: str
     nodes: int
     since: str
@@ -3485,7 +3485,7 @@ class JobScaling(TypedDict):
     is_elastic: bool
     mode: ElasticMode | NullEnum | None
     min_gpus: int
-    gpus: int
+    gpus: float
     max_gpus: int
     allocations: list[ScalingAllocation]
     has_earlier: bool

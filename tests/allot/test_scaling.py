@@ -11,6 +11,7 @@ import pytest
 from allot import schema
 from allot.client import Client
 from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds
+from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.jobs.attempts.services.progress import fit_due
 from scheduler.jobs.attempts.services.scaling_facts import ALLOCATIONS_MOST
 from scheduler.models import Allocation, Attempt, Job, JobScaling
@@ -155,6 +156,18 @@ def test_of_a_job_that_told_nothing_there_are_its_gpus_alone(job: Job, token: st
     assert (found["is_elastic"], found["mode"], found["now"], found["rests_on"]) == (False, None, None, None)
     assert found["curve"] == []
     assert len(found["allocations"]) == 2
+
+
+def test_a_part_of_a_gpu_is_a_part(job: Job, allot: Allot) -> None:
+    (gpu,) = gpus_of(make_node("v100-2", gpus=1))
+    made = make_job(tenant=job.tenant, virtual_cluster=job.virtual_cluster)
+    made.shape |= {"tasks": [[1, 1, 0.0, 0, [300, 300, 0]]]}
+    made.save()
+    attempt = make_attempt(made, [gpu], part=GpuPart(request=300, limit=300))
+    Allocation.objects.filter(id=attempt.allocation_id).update(held_at=database_now())
+    lines = allot("scaling", str(made.id)).stdout.splitlines()
+    assert lines[0] == f"Job {made.id}: 0.3 GPU, not elastic"
+    assert lines[-1].split()[:3] == ["1", "0.3", "V100"]
 
 
 def test_before_a_fit_and_the_noise_there_is_the_batch_and_what_was_timed(

@@ -8320,6 +8320,10 @@ export interface components {
         ScalingAllocation: {
             /** @description Number of the attempt. */
             attempt: number;
+            /**
+             * Format: double
+             * @description Number of its GPUs; a part of a GPU counts as a part.
+             */
             gpus: number;
             gpu_model: string;
             nodes: number;
@@ -17170,6 +17174,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Only lines that name the job with this number. */
                 job?: number;
+                /** @description Only lines of this kind: auction, bid, win, leftover, entitled, trade, offer, withdraw, expire, take or end, or one that a policy of your own writes. */
                 kind?: string;
                 /** @description Maximum number of results in a page. */
                 page_size?: number;

@@ -113,7 +113,7 @@ def _sensitivity_row(what: str, amount: str, point: SensitivityPoint) -> list[st
 
 def _range(found: JobScaling) -> str:
     if not found["is_elastic"]:
-        return f"{plural(found['gpus'], 'GPU')}, not elastic"
+        return f"{found['gpus']:g} GPU{'' if 0 < found['gpus'] <= 1 else 's'}, not elastic"
     mode = str(found["mode"]).replace("_", " ")
     return f"{found['min_gpus']} to {plural(found['max_gpus'], 'GPU')}, {mode}"
 
@@ -139,7 +139,7 @@ def _print_allocations(found: JobScaling) -> None:
     rows = [
         [
             each["attempt"],
-            each["gpus"],
+            f"{each['gpus']:g}",
             each["gpu_model"],
             local_time(each["since"]),
             since(each["since"], until=each["until"]),

@@ -170,7 +170,7 @@ class Progress(serializers.Serializer[Mapping[str, object]]):
 
 class ScalingAllocation(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(help_text="Number of the attempt.")
-    gpus = serializers.IntegerField()
+    gpus = serializers.FloatField(help_text="Number of its GPUs; a part of a GPU counts as a part.")
     gpu_model = serializers.CharField()
     nodes = serializers.IntegerField()
     since = serializers.DateTimeField()
@@ -256,7 +256,9 @@ class JobScaling(serializers.Serializer[Mapping[str, object]]):
     is_elastic = serializers.BooleanField()
     mode = serializers.ChoiceField(choices=ELASTIC_MODES, allow_null=True)
     min_gpus = serializers.IntegerField()
-    gpus = serializers.IntegerField(help_text="Number of GPUs that its specification states.")
+    gpus = serializers.FloatField(
+        help_text="Number of GPUs that its specification states; a part of a GPU counts as a part."
+    )
     max_gpus = serializers.IntegerField()
     allocations = ScalingAllocation(
         many=True, help_text="Its allocations by attempt: the newest 100, oldest first."

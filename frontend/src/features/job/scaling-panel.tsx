@@ -127,8 +127,8 @@ function secondsOf(time: string): number {
 }
 
 /** What the job may have: "1 to 8 GPUs, adaptive". */
-function rangeText({ is_elastic, min_gpus, max_gpus, mode }: JobScaling): string {
-  if (!is_elastic) return counted(max_gpus, "GPU");
+function rangeText({ is_elastic, min_gpus, gpus, max_gpus, mode }: JobScaling): string {
+  if (!is_elastic) return counted(gpus, "GPU");
   return `${min_gpus} to ${counted(max_gpus, "GPU")}, ${(mode ?? "").replaceAll("_", " ")}`;
 }
 

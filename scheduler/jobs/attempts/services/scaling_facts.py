@@ -43,21 +43,21 @@ def scaling_of_job(job: Job) -> dict[str, Any]:
         "is_elastic": shape.elastic is not None,
         "mode": shape.elastic_mode if shape.elastic else None,
         "min_gpus": least,
-        "gpus": shape.gpus,
+        "gpus": shape.amount(shape.gpus),
         "max_gpus": most,
-        "allocations": _allocations(job, attempts[:ALLOCATIONS_MOST][::-1]),
+        "allocations": _allocations(job, shape, attempts[:ALLOCATIONS_MOST][::-1]),
         "has_earlier": len(attempts) > ALLOCATIONS_MOST,
         **_measured(row, shape, attempts[0] if attempts else None),
     }
 
 
-def _allocations(job: Job, attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+def _allocations(job: Job, shape: Shape, attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     resized = Event.objects.filter(job_id=job.id, kind="job.resized").order_by("-id")[:ALLOCATIONS_MOST]
     why = {event.data.get("attempt"): event.message for event in resized}
     return [
         {
             "attempt": attempt.number,
-            "gpus": attempt.allocation.gpu_count,
+            "gpus": shape.amount(attempt.allocation.gpu_count),
             "gpu_model": attempt.allocation.gpu_model,
             "nodes": attempt.nodes,  # type: ignore[attr-defined]
             "since": iso(attempt.allocation.held_at),
