@@ -43,11 +43,16 @@ def checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[s
     """
     serializer = kind(data=request.query_params)
     refuse_unknown(request, {*serializer.fields, *paging_of(request.parser_context.get("view"))})
+    return values(serializer)
+
+
+def values(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
+    """Return the validated values. Raises Invalid that says of each wrong one what would be right."""
     if not serializer.is_valid():
         wrong = tuple(field_errors(serializer.errors, serializer))
         raise Invalid(summary(wrong), wrong)
-    parameters: dict[str, Any] = serializer.validated_data
-    return parameters
+    validated: dict[str, Any] = serializer.validated_data
+    return validated
 
 
 class CommaSeparatedChoices(filters.BaseCSVFilter, filters.ChoiceFilter):

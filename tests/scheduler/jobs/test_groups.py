@@ -98,5 +98,6 @@ def test_pages_go_on_where_the_last_one_ended_in_one_statement_each(world: World
 def test_what_jobs_are_not_grouped_by_is_named(world: World, by: str) -> None:
     told = is_error(world.member.get(f"/jobs/groups?by={by}"), 400, "invalid")
     assert [field["field"] for field in told["fields"]] == ["by"]
+    assert told["fields"][0]["expected"] == "array, user, tenant or label:NAME"
     is_error(world.member.get("/jobs/groups"), 400, "invalid")
     is_error(world.member.get("/jobs/groups?by=user&sort=name"), 400, "invalid")
