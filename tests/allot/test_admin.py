@@ -135,6 +135,8 @@ def test_quotas_and_budgets(allot: Allot) -> None:
     assert (wrong.exit_code, "--cpus or --memory" in wrong.stderr) == (2, True)
     assert "no quota" in allot("admin", "quota", "remove", "red").stdout
 
+    refused = allot("admin", "budget", "set", "red", "-5")
+    assert (refused.exit_code, "-5.0 is not in the range" in refused.stderr) == (2, True)
     allot("admin", "budget", "set", "red", "500", "--action", "hold")
     assert rows(allot("admin", "budget", "list").stdout)[1] == [
         "red", "500", "gpu", "hours", "month", "hold", "no",
@@ -153,6 +155,8 @@ def test_an_admin_limits_what_members_hold_and_use_up(allot: Allot, monkeypatch:
     assert made.stdout == "user bob of tenant red: *:4, 64 GiB\nholds now: 0 CPUs, 0 MiB\n"
     refused = allot("admin", "quota", "user", "set", "red", "bob", "--gpus", "9")
     assert (refused.exit_code, "gpus: 9 is more than tenant red may hold, 8" in refused.stderr) == (1, True)
+    refused = allot("admin", "budget", "user", "set", "red", "bob", "-5")
+    assert (refused.exit_code, "-5.0 is not in the range" in refused.stderr) == (2, True)
     allot("admin", "budget", "user", "set", "red", "bob", "50", "--period", "week", "--action", "hold")
     assert rows(allot("admin", "quota", "user", "list", "red").stdout)[1] == [
         "bob", "*:4,", "64", "GiB", "50", "GPU-hours", "a", "week,", "hold",

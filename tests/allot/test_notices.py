@@ -68,6 +68,8 @@ def test_what_is_told_and_used_up_by_command(
     assert allot("budget", "set", "red", "10").exit_code == 3
     assert allot("budget", "show", "red").stdout.startswith("Budget     none\nUsed       0.0 GPU-hours since")
     monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user(operator=True)))
+    refused = allot("budget", "set", "red", "-5")
+    assert (refused.exit_code, "-5.0 is not in the range" in refused.stderr) == (2, True)
     shown = allot(
         "budget", "set", "red", "10", "--unit", "cost", "--period", "none", "--action", "hold"
     ).stdout

@@ -61,6 +61,8 @@ def test_throughputs_are_listed_and_corrected(allot: Allot) -> None:
     refused = allot("throughputs", "correct", "bert", "V100", "1e-9", "-g", "4")
     assert refused.exit_code == 1
     assert "value: 1e-09 is too far from 100 on K80" in refused.stderr
+    refused = allot("throughputs", "correct", "bert", "V100", "-1", "-g", "4")
+    assert (refused.exit_code, "value: is too small. Expected: a number" in refused.stderr) == (1, True)
 
 
 def test_a_file_is_imported_and_exported(allot: Allot, tmp_path: Path) -> None:

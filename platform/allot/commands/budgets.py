@@ -56,7 +56,7 @@ def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
     print_budget(found, output)
 
 
-@group.command(name="set")
+@group.command(name="set", context_settings={"ignore_unknown_options": True})
 def change(
     tenant: Tenant,
     amount: Amount,

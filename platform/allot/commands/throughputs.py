@@ -186,7 +186,7 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-@group.command()
+@group.command(context_settings={"ignore_unknown_options": True})
 def correct(
     application: Annotated[
         str, typer.Argument(help="Name of the application; name:JOB for jobs that state none.")

@@ -124,7 +124,7 @@ def show_one(tenant: Tenant, as_json: JsonOption = False) -> None:
     show_budget(tenant, _format(as_json))
 
 
-@budgets.command(name="set")
+@budgets.command(name="set", context_settings={"ignore_unknown_options": True})
 def change_one(
     tenant: Tenant,
     amount: Amount,

@@ -110,7 +110,7 @@ def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
     print_budget(found, Format.json if as_json else Format.table)
 
 
-@budgets.command(name="set")
+@budgets.command(name="set", context_settings={"ignore_unknown_options": True})
 def change_one(
     tenant: Tenant,
     user: User,
