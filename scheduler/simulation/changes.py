@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from scheduler.core.fitting.quotas import ALL_MODELS
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.limits import Budget
@@ -143,13 +144,23 @@ def _quota(where: str, value: Mapping[str, Any]) -> Change:
     """Replace the whole quota."""
     refuse_unknown(where, value, ("tenant", "gpus", "cpus", "memory"))
     quota = _counts(f"{where}: gpus", value.get("gpus", {}))
-    cpus = _amount(where, "cpus", value["cpus"]) if "cpus" in value else None
+    cpus = _amount(where, "cpus", value["cpus"], "CPUs") if "cpus" in value else None
     memory = _memory(where, value["memory"]) if "memory" in value else None
-    return _with_tenant(
+    limited = _with_tenant(
         where,
         value,
         lambda tenant: replace(tenant, quota=quota, quota_cpus=cpus, quota_memory_bytes=memory),
     )
+
+    def change(facts: Snapshot) -> Snapshot:
+        available = count_gpus(facts.nodes)
+        for model in quota:
+            if model != ALL_MODELS and model not in available:
+                there = wording.either(list(available))
+                raise InputError(f"{where}: gpus: there is no {model}; the nodes have {there}")
+        return limited(facts)
+
+    return change
 
 
 def _memory(where: str, value: Any) -> int:
@@ -165,7 +176,7 @@ def _budget(where: str, value: Mapping[str, Any]) -> Change:
     if ("gpu_hours" in value) == ("cost" in value):
         raise InputError(f"{where}: must have either gpu_hours or cost")
     unit = "cost" if "cost" in value else "gpu_hours"
-    amount = _amount(where, unit, value[unit])
+    amount = _amount(where, unit, value[unit], "cost units" if unit == "cost" else "GPU-hours")
     renewals = value.get("renewed_at", [])
     if not isinstance(renewals, list):
         raise InputError(f"{where}: renewed_at: {shown(renewals)} is not a list of instants")
@@ -221,12 +232,12 @@ _READERS: Mapping[str, Callable[[str, Mapping[str, Any]], Change]] = {
 }
 
 
-def _amount(where: str, field: str, value: Any) -> float:
-    """Return a number of at least 0, in any unit."""
+def _amount(where: str, field: str, value: Any, unit: str) -> float:
+    """Return a number of at least 0."""
     if value is None:
         raise InputError(f"{where}: {field}: is missing")
     try:
-        return seconds(field, value)
+        return seconds(field, value, unit)
     except BadField as bad:
         raise InputError(f"{where}: {bad}") from None
 
@@ -234,7 +245,7 @@ def _amount(where: str, field: str, value: Any) -> float:
 def _seconds(where: str, field: str, value: Any) -> float:
     """Return a number of seconds of at least 0."""
     try:
-        return within_a_century(field, _amount(where, field, value))
+        return within_a_century(field, _amount(where, field, value, "seconds"))
     except BadField as bad:
         raise InputError(f"{where}: {bad}") from None
 

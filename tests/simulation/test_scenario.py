@@ -121,7 +121,14 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         ("{at: 0, node_down: v100-9}", "event 1: there is no node"),
         ("{at: 0, quota: {tenant: nobody, gpus: {v100: 1}}}", "event 1: quota: there is no tenant"),
         ("{at: 0, quota: {tenant: everyone, gpus: many}}", "event 1: quota: gpus:"),
-        ("{at: 0, quota: {tenant: everyone, cpus: many}}", "event 1: quota: cpus"),
+        (
+            "{at: 0, quota: {tenant: everyone, gpus: {v100: 1, v10: 4}}}",
+            "event 1: quota: gpus: there is no v10; the nodes have v100",
+        ),
+        (
+            "{at: 0, quota: {tenant: everyone, cpus: many}}",
+            "event 1: quota: cpus: 'many' is not a number of CPUs of at least 0",
+        ),
         ("{at: 0, quota: {tenant: everyone, memory: big}}", "event 1: quota: memory: 'big' is not a size"),
         ("{at: 0, drain: {node: v100-0001}}", "event 1: drain: until: is missing"),
         ("{at: 0, drain: {node: v100-9, until: 9}}", "event 1: drain: there is no node"),
@@ -140,6 +147,18 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         (
             "{at: 0, reserve: {name: a, tenant: nobody, nodes: [v100-0001], starts_at: 1, ends_at: 2}}",
             "event 1: reserve: there is no tenant",
+        ),
+        (
+            "{at: 0, budget: {tenant: everyone, gpu_hours: -1}}",
+            "event 1: budget: gpu_hours: '-1' is not a number of GPU-hours of at least 0",
+        ),
+        (
+            "{at: 0, budget: {tenant: everyone, cost: -1}}",
+            "event 1: budget: cost: '-1' is not a number of cost units of at least 0",
+        ),
+        (
+            "{at: 0, budget: {tenant: everyone, cost: 1, renewed_at: [-1]}}",
+            "event 1: budget: renewed_at: '-1' is not a number of seconds",
         ),
         ("{at: 0, budget: {tenant: everyone}}", "event 1: budget: must have either gpu_hours or cost"),
         (
