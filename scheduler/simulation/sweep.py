@@ -362,7 +362,7 @@ class Failed:
     why: str
 
 
-#: Of a case whose process ended before it had a result.
+#: The outcome of a case whose process ended before it had a result.
 _DIED = Failed("its process died, killed for lack of memory or ended by a policy or placer")
 
 
