@@ -430,7 +430,7 @@ class TestOddFacts:
 
     @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
     def test_a_job_cannot_stop_the_others_by_what_it_states(self, objective: str) -> None:
-        rates = [(1e12, 1e12), (1e8, 1e8), (1e-8, 1e-8), (5e-324, 5e-324), (1e-310, 0.0), (4.0, 1.0)]
+        rates = [(1e12, 1e12), (1e8, 1e8), (1e-9, 1e-9), (5e-324, 5e-324), (1e-310, 0.0), (4.0, 1.0)]
         jobs = [job(number, row, time_limit_seconds=3e8) for number, row in enumerate(rates, start=1)]
         plan = decide(snapshot(jobs, nodes=cluster(3, 3), objective=objective))
         assert plan.degraded == {}

@@ -14,10 +14,11 @@ from scheduler.core.building_blocks.run_time import relative_speeds, work_left_s
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_of
 from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.perf.throughput import LOWEST
 from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
 
-#: No job trains at more or fewer samples a second. Beyond, the solvers' numbers would not hold what is left.
-LEAST_RATE, MOST_RATE = 1e-8, 1e8
+#: No job trains at more samples a second. Beyond, the solvers' numbers would not hold what is left of it.
+MOST_RATE = 1e8
 #: A rate is ignored if it is this many times another rate of the same job.
 MOST_RATIO = 1 / NEGLIGIBLE
 
@@ -123,7 +124,7 @@ class RunOptions:
 def believed(job: Job) -> Job:
     """Return the job with only its plausible rates."""
     rates = {
-        model: rate for model, rate in job.throughput.items() if rate == 0 or LEAST_RATE <= rate <= MOST_RATE
+        model: rate for model, rate in job.throughput.items() if rate == 0 or LOWEST <= rate <= MOST_RATE
     }
     most = max(rates.values(), default=0.0)
     rates = {model: rate for model, rate in rates.items() if rate == 0 or rate * MOST_RATIO >= most}
