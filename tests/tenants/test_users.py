@@ -78,6 +78,8 @@ def test_whose_account_is_deactivated_is_out_at_once_and_the_waiting_jobs_are_he
     shared = make_vc("shared", members=[red])
     of_red = {"tenant": red, "virtual_cluster": shared}
     waiting = make_job(submitted_by=ann, **of_red)
+    # Held by the user: its fate does not change, so it is not counted.
+    make_job(submitted_by=ann, columns={"held": True}, **of_red)
     running = make_job(submitted_by=ann, **of_red)
     make_attempt(running, list(make_node("busy").gpus.all()[:1]))
     Job.objects.filter(pk=running.pk).update(state="running")
