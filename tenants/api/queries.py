@@ -19,6 +19,17 @@ from tenants.errors import FieldError, Invalid
 PAGING = ("cursor", "page_size")
 
 
+#: By the framework's codes, in place of its sentences.
+_PROBLEMS = {
+    "invalid_choice": "is not a choice here",
+    "min_value": "is too small",
+    "max_value": "is too large",
+    "max_digits": "has too many digits",
+    "max_whole_digits": "has too many digits",
+    "max_decimal_places": "is not a whole number",
+}
+
+
 def paging_of(view: APIView | None) -> Collection[str]:
     """Return the parameters by which pages of a view are chosen; none where it has no pages."""
     return PAGING if getattr(view, "pagination_class", None) is not None else ()
@@ -56,8 +67,14 @@ def _problems(field: forms.Field, value: Any, errors: Any) -> Iterator[str]:
             yield f"{str(value)[:40]!r} is neither true nor false"
     elif errors:
         for error in errors.as_data():
-            is_choice = error.code == "invalid_choice"
-            yield f"{str(value)[:40]!r} is not a choice here" if is_choice else " ".join(error.messages)
+            own = _PROBLEMS.get(error.code) or (f"is not {_kind(field)}" if error.code == "invalid" else "")
+            yield f"{str(value)[:40]!r} {own}" if own else " ".join(error.messages)
+
+
+def _kind(field: forms.Field) -> str:
+    if isinstance(field, forms.DecimalField):
+        return "a list of numbers" if isinstance(field, BaseCSVField) else "a number"
+    return "an instant" if isinstance(field, IsoDateTimeField) else _right(field)
 
 
 def _right(field: forms.Field) -> str:
