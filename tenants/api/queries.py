@@ -38,17 +38,18 @@ def paging_of(view: APIView | None) -> Collection[str]:
 def refuse_unknown(request: Request, known: Collection[str]) -> None:
     """Raise Invalid that names each query parameter that is not among the known ones."""
     problems = [
-        FieldError(name[:80], "is not a parameter here", _expected(name, known))
+        FieldError(name[:80], _unknown(name, known), ", ".join(sorted(known)) or "none")
         for name in request.query_params
         if name not in known
     ]
     if problems:
-        raise Invalid(f"{problems[0].field}: is not a parameter here.", problems)
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
 
 
-def _expected(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return near[0] if near else ", ".join(sorted(known)) or "none"
+def _unknown(name: str, known: Collection[str]) -> str:
+    # Of short names, those that differ in one letter of four are other names: "nope" means no "node".
+    near = get_close_matches(name, known, n=1, cutoff=0.8)
+    return "is not a parameter here" + (f' (did you mean "{near[0]}"?)' if near else "")
 
 
 def wrong_values(chosen: filters.FilterSet) -> list[FieldError]:

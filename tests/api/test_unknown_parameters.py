@@ -16,11 +16,10 @@ def operator():
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/jobs?submitted_after=2026-11-01", "submitted_by"),
-        ("/jobs/counts?stat=queued", "state"),
         ("/jobs?ordering=-gpus", "array, cursor, ended_since"),
+        # Near to no name that there is, though "node" has three of its letters.
+        ("/jobs?nope=1", "array, cursor, ended_since"),
         ("/nodes?name=bed", "cursor, page_size, q"),
-        ("/events?tennant=red", "tenant"),
         ("/jobs/usage?user=ann", "cursor, page_size, tenant"),
         ("/market/offers?vc=red", ""),
         ("/cluster/usage?since=1h", ""),
@@ -36,6 +35,17 @@ def test_it_is_named_with_what_would_be_right(operator, path: str, expected: str
     [problem] = answer.json()["fields"]
     assert problem["problem"] == "is not a parameter here"
     assert problem["expected"].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"), [("/jobs/counts?stat=queued", "state"), ("/events?tennant=red", "tenant")]
+)
+def test_a_name_that_is_near_is_asked_about(operator, path: str, meant: str) -> None:
+    answer = operator.get(path)
+    [problem] = is_error(answer, 400, "invalid")["fields"]
+    assert problem["problem"] == f'is not a parameter here (did you mean "{meant}"?)'
+    assert meant in problem["expected"].split(", ")
+    assert problem["expected"].startswith(("array, ended_since", "cursor, "))
 
 
 def test_known_ones_go_on_to_work(operator) -> None:
