@@ -100,14 +100,17 @@ def secret_values(
     found = {(secret.scope, secret.name): secret for secret in rows}
     values = {}
     for scope, name in keys:
-        whose = f"of {user.username}'s own" if scope == "user" else f"of tenant {tenant.name}"
+        is_own = scope == "user"
+        said = (
+            f"{user.username}'s own secret {name}" if is_own else f"the secret {name} of tenant {tenant.name}"
+        )
         secret = found.get((scope, name))
         if secret is None:
-            return {}, f"the secret {name} {whose} was deleted"
+            return {}, f"{said} was deleted"
         try:
             values[scope, name] = keyring().open(_sealed(secret), secret.owner).decode()
         except SealError as error:
-            return {}, f"the secret {name} {whose} cannot be read: {error}"
+            return {}, f"{said} cannot be read: {error}"
     used = [found[key].pk for key in keys]
     Secret.objects.filter(pk__in=used).update(last_used_at=timezone.now())
     for key in keys:

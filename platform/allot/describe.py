@@ -295,7 +295,7 @@ def preemption_words(preemptions: JobPreemptions) -> str:
     """Return how often a job was preempted while it ran, and what that cost."""
     lost, overhead = duration(preemptions["lost_seconds"]), duration(preemptions["overhead_seconds"])
     times = plural(preemptions["times"], "time")
-    return f"{times}; {lost} of work done again, {overhead} to stop and start"
+    return f"{times}; {lost} of work lost, {overhead} to stop and start"
 
 
 def run_time_words(run_time: JobRunTime) -> str:

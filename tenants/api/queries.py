@@ -19,6 +19,17 @@ from tenants.errors import FieldError, Invalid
 PAGING = ("cursor", "page_size")
 
 
+#: By the framework's codes, in place of its sentences.
+_PROBLEMS = {
+    "invalid_choice": "is not a choice here",
+    "min_value": "is too small",
+    "max_value": "is too large",
+    "max_digits": "has too many digits",
+    "max_whole_digits": "has too many digits",
+    "max_decimal_places": "is not a whole number",
+}
+
+
 def paging_of(view: APIView | None) -> Collection[str]:
     """Return the parameters by which pages of a view are chosen; none where it has no pages."""
     return PAGING if getattr(view, "pagination_class", None) is not None else ()
@@ -27,17 +38,18 @@ def paging_of(view: APIView | None) -> Collection[str]:
 def refuse_unknown(request: Request, known: Collection[str]) -> None:
     """Raise Invalid that names each query parameter that is not among the known ones."""
     problems = [
-        FieldError(name[:80], "is not a parameter here", _expected(name, known))
+        FieldError(name[:80], _unknown(name, known), ", ".join(sorted(known)) or "none")
         for name in request.query_params
         if name not in known
     ]
     if problems:
-        raise Invalid(f"{problems[0].field}: is not a parameter here.", problems)
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
 
 
-def _expected(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return near[0] if near else ", ".join(sorted(known)) or "none"
+def _unknown(name: str, known: Collection[str]) -> str:
+    # Of short names, those that differ in one letter of four are other names: "nope" means no "node".
+    near = get_close_matches(name, known, n=1, cutoff=0.8)
+    return "is not a parameter here" + (f' (did you mean "{near[0]}"?)' if near else "")
 
 
 def wrong_values(chosen: filters.FilterSet) -> list[FieldError]:
@@ -56,8 +68,14 @@ def _problems(field: forms.Field, value: Any, errors: Any) -> Iterator[str]:
             yield f"{str(value)[:40]!r} is neither true nor false"
     elif errors:
         for error in errors.as_data():
-            is_choice = error.code == "invalid_choice"
-            yield f"{str(value)[:40]!r} is not a choice here" if is_choice else " ".join(error.messages)
+            own = _PROBLEMS.get(error.code) or (f"is not {_kind(field)}" if error.code == "invalid" else "")
+            yield f"{str(value)[:40]!r} {own}" if own else " ".join(error.messages)
+
+
+def _kind(field: forms.Field) -> str:
+    if isinstance(field, forms.DecimalField):
+        return "a list of numbers" if isinstance(field, BaseCSVField) else "a number"
+    return "an instant" if isinstance(field, IsoDateTimeField) else _right(field)
 
 
 def _right(field: forms.Field) -> str:

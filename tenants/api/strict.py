@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ PROBLEMS = {
     "min_length": "is too short",
     "not_a_dict": "is not an object",
     "not_a_list": "is not a list",
+    "empty": "is empty",
+    "overflow": "is out of range",
 }
 
 EXPECTED_BY_TYPE: Mapping[type[serializers.Field[Any, Any, Any, Any]], str] = {
@@ -105,9 +108,16 @@ def field_errors(detail: Any, field: Any = None, where: str = "") -> Iterator[Fi
 def _problem(detail: Any, field: Any) -> str:
     code = getattr(detail, "code", "")
     # Our own messages have the code of the framework's "invalid", too.
-    if code == "invalid" and str(detail) == getattr(field, "error_messages", {}).get(code):
-        return f"is not {expected(field)}"
+    if code == "invalid" and _is_frameworks(str(detail), getattr(field, "error_messages", {}).get(code, "")):
+        # What an object's fields are, and what a date may look like, stands beside it as expected.
+        return f"is not {re.split(' such as | with the fields ', expected(field))[0]}"
     return PROBLEMS.get(code, str(detail))
+
+
+def _is_frameworks(said: str, template: object) -> bool:
+    """Return whether a sentence is one of the framework's, which has places for values in braces."""
+    literal = map(re.escape, re.split(r"\{\w+\}", str(template)))
+    return re.fullmatch(".*".join(literal), said) is not None
 
 
 def summary(errors: tuple[FieldError, ...]) -> str:

@@ -145,6 +145,13 @@ class TestStart:
         assert node.text() == f"[allotment] {message}\n"
         assert not node.started
 
+    async def test_a_failure_is_told_without_the_colours_of_a_terminal(self, node: RuntimeNode) -> None:
+        line = r"\033]0;title\007\033[1;31mValueError\033[0m: bad shape"
+        outcome = await node.run(make_part(shell(f"printf '{line}\n' >&2; exit 1")))
+        assert (outcome.category, outcome.message) == ("user_error", "ValueError: bad shape")
+        assert outcome.last_lines == "ValueError: bad shape\n"
+        assert "\x1b[1;31m" in node.text()
+
     async def test_an_environment_that_cannot_be_passed_on(self, node: RuntimeNode) -> None:
         outcome = await node.run(make_part(shell("true", env={"A": "a\0b"})))
         assert outcome.category == "start_failed"

@@ -227,7 +227,7 @@ def test_show_tells_the_story_of_a_job(allot: Allot, api: FakeApi) -> None:
     assert facts["GPUs"] == "2 GPUs of V100 or P100, guaranteed"
     assert facts["Tasks"] == "main ×1, 2 GPUs: python train.py"
     assert facts["Labels"] == "team=vision"
-    assert facts["Preempted"] == "1 time; 1m15s of work done again, 4s to stop and start"
+    assert facts["Preempted"] == "1 time; 1m15s of work lost, 4s to stop and start"
     assert facts["Progress"] == "step 12 of 100, 340 samples/s"
     assert facts["Run time"] == "declared 2h, by its steps 4h10m on V100"
     assert columns(lines[-2]) == ["ATTEMPT", "STATE", "MODEL", "TIME", "NODES", "DETAIL"]

@@ -16,11 +16,10 @@ def operator():
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/jobs?submitted_after=2026-11-01", "submitted_by"),
-        ("/jobs/counts?stat=queued", "state"),
         ("/jobs?ordering=-gpus", "array, cursor, ended_since"),
+        # Near to no name that there is, though "node" has three of its letters.
+        ("/jobs?nope=1", "array, cursor, ended_since"),
         ("/nodes?name=bed", "cursor, page_size, q"),
-        ("/events?tennant=red", "tenant"),
         ("/jobs/usage?user=ann", "cursor, page_size, tenant"),
         ("/market/offers?vc=red", ""),
         ("/cluster/usage?since=1h", ""),
@@ -36,6 +35,17 @@ def test_it_is_named_with_what_would_be_right(operator, path: str, expected: str
     [problem] = answer.json()["fields"]
     assert problem["problem"] == "is not a parameter here"
     assert problem["expected"].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"), [("/jobs/counts?stat=queued", "state"), ("/events?tennant=red", "tenant")]
+)
+def test_a_name_that_is_near_is_asked_about(operator, path: str, meant: str) -> None:
+    answer = operator.get(path)
+    [problem] = is_error(answer, 400, "invalid")["fields"]
+    assert problem["problem"] == f'is not a parameter here (did you mean "{meant}"?)'
+    assert meant in problem["expected"].split(", ")
+    assert problem["expected"].startswith(("array, ended_since", "cursor, "))
 
 
 def test_known_ones_go_on_to_work(operator) -> None:
@@ -57,10 +67,11 @@ def test_known_ones_go_on_to_work(operator) -> None:
             "'queued,x' is not a choice here",
             "one or more, with commas between them, of",
         ),
-        ("/jobs?id=3,x", "Enter a number.", "whole numbers from 0, with commas between them"),
-        ("/events?job=x", "Enter a number.", "a whole number from 0"),
-        ("/failures?since=x", "Enter a valid date/time.", "an instant such as 2026-12-01T18:00:00Z"),
+        ("/jobs?id=3,x", "'3,x' is not a list of numbers", "whole numbers from 0, with commas between them"),
+        ("/events?job=x", "'x' is not a number", "a whole number from 0"),
+        ("/failures?since=x", "'x' is not an instant", "an instant such as 2026-12-01T18:00:00Z"),
         ("/market/offers?state=x", '"x" is not a valid choice.', "one of "),
+        ("/events?job=-1", "'-1' is too small", "a whole number from 0"),
         # These would be answered as if nothing were asked.
         ("/users?is_active=no", "'no' is neither true nor false", "true or false"),
         ("/jobs?fold=1", "'1' is neither true nor false", "true or false"),

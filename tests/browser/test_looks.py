@@ -56,6 +56,15 @@ def test_a_phone_shows_why_a_job_failed_without_scrolling_sideways(garden, open_
         assert box["y"] >= others, f"{path}: the sentences stand beside the other cells"
 
 
+def test_a_phone_shows_a_job_of_many_metrics_without_scrolling_sideways(garden, open_page):
+    values = {f"evaluation_metric_{number}": 1 for number in range(6)}
+    lines = [f"echo '{json.dumps({'step': step, **values})}' >> $ALLOT_PROGRESS" for step in (1, 2)]
+    job = garden.submit("; ".join([*lines, "sleep 600"]), name="many-metrics")
+    page = open_page("vera", f"/jobs/{job}", width=390, height=844)
+    expect(page.get_by_role("radio", name=re.compile("Evaluation metric"))).to_have_count(6)
+    assert page.evaluate(BEYOND) <= 0
+
+
 def test_the_theme_follows_the_system_until_one_is_chosen(open_page):
     page = open_page("vera", "/account", color_scheme="dark")
     root = page.locator("html")

@@ -66,6 +66,23 @@ def test_missing_unknown_and_ill_typed_fields():
     }
 
 
+def test_sentences_of_the_framework_are_replaced_by_our_words():
+    class Window(StrictSerializer):
+        part = Part()
+        at = serializers.DateTimeField()
+        on = serializers.DateField()
+        names = serializers.ListField(allow_empty=False)
+
+    with pytest.raises(Invalid) as caught:
+        Window(data={"part": "fifo", "at": "soon", "on": "today", "names": []}).is_valid(raise_exception=True)
+    assert {error.field: (error.problem, error.expected) for error in caught.value.fields} == {
+        "part": ("is not an object", "an object with the fields name, gpus"),
+        "at": ("is not a date and time", "a date and time such as 2026-12-01T18:00:00Z"),
+        "on": ("is not a date", "a date such as 2026-12-01"),
+        "names": ("is empty", "a list"),
+    }
+
+
 @pytest.mark.parametrize("data", [[], "text", 5, None])
 def test_a_body_of_the_wrong_shape_is_about_the_body(data):
     assert set(wrong(data)) == {"body"}

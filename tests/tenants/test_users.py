@@ -78,6 +78,8 @@ def test_whose_account_is_deactivated_is_out_at_once_and_the_waiting_jobs_are_he
     shared = make_vc("shared", members=[red])
     of_red = {"tenant": red, "virtual_cluster": shared}
     waiting = make_job(submitted_by=ann, **of_red)
+    # Held by the user: its fate does not change, so it is not counted.
+    make_job(submitted_by=ann, columns={"held": True}, **of_red)
     running = make_job(submitted_by=ann, **of_red)
     make_attempt(running, list(make_node("busy").gpus.all()[:1]))
     Job.objects.filter(pk=running.pk).update(state="running")
@@ -107,6 +109,18 @@ def test_whose_account_is_deactivated_is_out_at_once_and_the_waiting_jobs_are_he
     assert Job.objects.get(pk=waiting.pk).held
     assert caller(ann).post(f"/jobs/{waiting.pk}/release").status_code == 200
     assert not Job.objects.get(pk=waiting.pk).held
+
+
+@pytest.mark.parametrize("path", ["/jobs/{}/cancel", "/jobs/actions"])
+def test_a_job_that_is_cancelled_says_no_longer_why_it_was_held(operator, path: str):
+    red = make_tenant("red")
+    ann, bob = make_member(red, "ann"), make_member(red, "bob")
+    job = make_job(tenant=red, virtual_cluster=make_vc(members=[red]), submitted_by=ann)
+    operator.post("/users/ann/deactivate")
+    body = {} if "{}" in path else {"action": "cancel", "filter": {"tenant": "red"}, "most": 1}
+    assert caller(bob).post(path.format(job.pk), body).status_code == 200
+    job.refresh_from_db()
+    assert (job.state, job.message) == ("cancelled", "")
 
 
 def test_all_jobs_of_who_leaves_can_be_cancelled(operator):

@@ -1,6 +1,6 @@
 import { QueryCache, QueryClient, QueryClientProvider, useQuery, useQueryClient } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
-import { useEffect } from "react";
+import { useEffect, useLayoutEffect } from "react";
 
 import { ApiError, setCsrfToken } from "@/api/client";
 import { meQuery } from "@/api/queries";
@@ -65,7 +65,8 @@ function Gate() {
 
 function SignedIn({ csrfToken }: { csrfToken: string }) {
   const queries = useQueryClient();
-  useEffect(() => setCsrfToken(csrfToken), [csrfToken]);
+  // Before the effects of the page, which send its first requests.
+  useLayoutEffect(() => setCsrfToken(csrfToken), [csrfToken]);
   useEffect(() => startLive(queries), [queries]);
   return <RouterProvider router={router} />;
 }

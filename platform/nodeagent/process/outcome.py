@@ -85,6 +85,10 @@ PATTERNS = (
 PYTHON_ERROR = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure)\b.*$"
 )
+#: Escape sequences as ECMA-48 has them: a terminal shows none, and a colour before a line is no part of it.
+_STRING = r"\x1b[PX\]^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"
+_CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+_ESCAPES = re.compile(rf"{_STRING}|{_CONTROL}|\x1b[ -/]*[0-OQ-WYZ`-~]")
 START_FAILED_CODES = {126: "cannot be executed", 127: "command not found"}
 
 
@@ -231,9 +235,10 @@ def _limits_of(folder: AttemptFolder, rank: int) -> dict[str, Any]:
 
 
 def _tail(path: str) -> str:
+    """Return the end of a log, as a terminal would show it."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
-            return decode_text(file.read())
+            return _ESCAPES.sub("", decode_text(file.read()))
     except FileNotFoundError:
         return ""

@@ -46,8 +46,6 @@ log = logging.getLogger(__name__)
 
 #: So that several reports may be lost before the lease is.
 _REPORTS_PER_LEASE = 6
-#: As if SIGTERM had ended it.
-_NEVER_STARTED = 143
 #: The states of a part in which a report of another one is news. Nothing is done about the other reports.
 _NEWS_AFTER = {
     "ready": {PartState.WAITING},
@@ -256,8 +254,7 @@ def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) 
         part,
         # It may have run and ended between two reports: its start must not be missed.
         has_run=report.started_at is not None,
-        # A part that was stopped before it started has none.
-        exit_code=_NEVER_STARTED if report.exit_code is None else report.exit_code,
+        exit_code=report.exit_code,
         category=report.category,
         message=report.message.replace("\0", " "),
         last_lines=report.last_lines,

@@ -183,7 +183,7 @@ def _exceeds(job: Job, quota: Quota, room: Mapping[str, float]) -> Reason:
         blocking={"tenant": job.tenant, "quota": quota.of_gpus},
         needed=least_gpus(job),
         available=most,
-        hint=f"Ask for at most {cap}, or an operator for more quota.",
+        hint=_advice(most, cap, "an operator for more quota"),
     )
 
 
@@ -195,7 +195,7 @@ def _exceeds_resources(job: Job, needs: Amounts, quota: Quota, line: str) -> Rea
         message=f"Tenant {job.tenant} may hold at most {cap} at once; this job needs"
         f" {_said(line, needs.of(line))}.",
         blocking=_blocking(quota, line),
-        hint=f"Ask for at most {cap} in all, or an operator for more quota.",
+        hint=_advice(quota.lines[line], f"{cap} in all", "an operator for more quota"),
     )
 
 
@@ -207,8 +207,13 @@ def _user_exceeds(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
         message=f"User {job.user} may hold at most {cap} at once in tenant {job.tenant}; this job needs"
         f" {_said(line, needs.of(line))}.",
         blocking=_blocking(quota, line),
-        hint=f"Ask for at most {cap} in all, or an admin of the tenant for more.",
+        hint=_advice(quota.lines[line], f"{cap} in all", "an admin of the tenant for more"),
     )
+
+
+def _advice(most: float, cap: str, otherwise: str) -> str:
+    """Return what to ask for: less, unless the quota is 0, or more quota."""
+    return f"Ask for at most {cap}, or {otherwise}." if most else f"Ask {otherwise}."
 
 
 def over_quota(job: Job, needs: Amounts, quota: Quota, left: Mapping[str, float]) -> Reason:
@@ -274,7 +279,7 @@ def _blocking(quota: Quota, line: str) -> dict[str, object]:
 def _said(line: str, amount: float) -> str:
     """Return "4 GPUs", "4 V100", "8 CPUs" or "2 GiB of memory"."""
     if line == CPUS:
-        return f"{amount:.12g} CPUs"
+        return f"{amount:.12g} {'CPU' if amount == 1 else 'CPUs'}"
     if line == MEMORY:
         return f"{wording.gibibytes(amount)} of memory"
     return wording.gpus(amount, () if line == ALL_MODELS else [line])

@@ -127,7 +127,8 @@ class PartExited:
     """Nothing of the attempt is alive on a node any more."""
 
     node: int
-    exit_code: int
+    #: None where it never started.
+    exit_code: int | None
     category: str = ""
 
 

@@ -175,7 +175,8 @@ def job_cancel(*, job_id: int, actor: str) -> None:
     live = [attempt for attempt in unended if attempt.state in ATTEMPT_LIVE]
     planned = [attempt for attempt in unended if attempt.state not in ATTEMPT_LIVE]
     if not unended:
-        step_job(job, JobEvent.CANCELLED, at=at, actor=actor, ended_at=at)
+        # Why it was held ends with that.
+        step_job(job, JobEvent.CANCELLED, at=at, actor=actor, ended_at=at, message="")
     # The end of a job's last attempt ends a job that is being cancelled. So a planned attempt that is
     # not the last one must end before the job says that it is.
     for attempt in planned if live else ():

@@ -156,7 +156,11 @@ def _settle() -> bool:
         if settled:
             # It could not have been started before.
             cursor.execute(_WAITS_NOW, [sorted({job for job, *_ in settled})])
-    why = {job: _why(awaited, when) for job, awaited, when, cancels in settled if cancels}
+    unmet = [(job, awaited, when) for job, awaited, when, cancels in settled if cancels]
+    arrays = set(
+        Job.objects.filter(array_id__in={one[1] for one in unmet}).values_list("array_id", flat=True)
+    )
+    why = {job: _why(awaited, when, is_array=awaited in arrays) for job, awaited, when in unmet}
     if not why:
         return False
     cancelled = cancel_waiting_jobs(sorted(why), actor=_ACTOR, why=why)
@@ -165,5 +169,6 @@ def _settle() -> bool:
     return True
 
 
-def _why(awaited: int, when: str) -> str:
-    return f"It waited for job {awaited} {_WORDS[when]}, which cannot happen any more."
+def _why(awaited: int, when: str, *, is_array: bool) -> str:
+    what = ("one of array" if when == FAILED else "all of array") if is_array else "job"
+    return f"It waited for {what} {awaited} {_WORDS[when]}, which cannot happen any more."

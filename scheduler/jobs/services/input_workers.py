@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 
+from scheduler.core.model import wording
 from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, JobState
 from scheduler.core.perf.input_workers import ENDED_SOON_MOST, SOON_SECONDS, settled
 from scheduler.jobs.attempts.services.steps import lock_jobs
@@ -194,6 +195,6 @@ def _no_room(job: Job, count: int) -> str:
     if before is None:
         return ""
     return (
-        f"Tenant {job.tenant.name} has {before:,} unfinished jobs and may have {most:,}, so {count} input"
-        f" worker{'s' * (count > 1)} cannot be started."
+        f"Tenant {job.tenant.name} has {wording.counted(before, 'unfinished job')} and may have {most:,}, so"
+        f" {count} input worker{'s' * (count > 1)} cannot be started."
     )

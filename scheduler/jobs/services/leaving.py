@@ -50,7 +50,9 @@ def leaving_foreseen(*, by: Viewer, username: str, cancel: bool) -> Leaving:
     jobs = _unfinished(user)
     if cancel:
         return Leaving(cancelled=jobs.filter(cancelling=False).count())
-    return Leaving(**jobs.aggregate(running=_RUNNING, held=Count("pk", filter=Q(state=JobState.QUEUED))))
+    # Those that others held are left out, but not those that an earlier call held: this can be repeated.
+    held = _waiting(user).filter(Q(held=False, cancelling=False) | Q(held=True, message=_why_held(user)))
+    return Leaving(held=held.count(), **jobs.aggregate(running=_RUNNING))
 
 
 def user_deactivate(*, by: Viewer, username: str, cancel: bool) -> Leaving:
@@ -65,12 +67,12 @@ def user_deactivate(*, by: Viewer, username: str, cancel: bool) -> Leaving:
     if cancel:
         done = jobs_act(viewer=by, action=Action.CANCEL, changes=Changes(), jobs=_unfinished(user), most=None)
         return Leaving(cancelled=done.jobs, remaining=done.remaining)
-    waiting = _unfinished(user).filter(state=JobState.QUEUED, held=False, cancelling=False)
-    ids = list(waiting.order_by("id").values_list("id", flat=True))
+    waiting = _waiting(user)
+    ids = list(waiting.filter(held=False, cancelling=False).order_by("id").values_list("id", flat=True))
     for start in range(0, len(ids), _HELD_TOGETHER):
         _hold(ids[start : start + _HELD_TOGETHER], user, by.actor)
-    held = _unfinished(user).filter(state=JobState.QUEUED, held=True).count()
-    return Leaving(held=held, **_unfinished(user).aggregate(running=_RUNNING))
+    held = waiting.filter(held=True, message=_why_held(user))
+    return Leaving(held=held.count(), **_unfinished(user).aggregate(running=_RUNNING))
 
 
 _RUNNING = Count("pk", filter=Q(state=JobState.RUNNING))
@@ -81,11 +83,19 @@ def _unfinished(user: User) -> QuerySet[Job]:
     return Job.objects.filter(submitted_by=user, serves=None).exclude(state__in=JOB_FINAL)
 
 
+def _waiting(user: User) -> QuerySet[Job]:
+    return _unfinished(user).filter(state=JobState.QUEUED)
+
+
+def _why_held(user: User) -> str:
+    return f"Held because the account of {user.username} is deactivated."
+
+
 @repeated_on_deadlock
 @transaction.atomic
 def _hold(ids: list[int], user: User, actor: str) -> None:
     """Hold those of the jobs that still wait."""
-    at, why = database_now(), f"Held because the account of {user.username} is deactivated."
+    at, why = database_now(), _why_held(user)
     jobs = [job for job in lock_jobs(ids).values() if job.state == JobState.QUEUED and not job.held]
     Job.objects.filter(pk__in=[job.pk for job in jobs]).update(
         held=True, message=why, version=F("version") + 1

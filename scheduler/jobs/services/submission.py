@@ -111,9 +111,9 @@ class Submission:
         before = jobs_before((tenant_id, None), more, most=most)
         if before is not None:
             raise QuotaExceeded(
-                f"Tenant {self.facts.tenant} has {before:,} unfinished jobs and may have {most:,}, so it"
-                f" cannot submit {more:,} more. Wait until some have ended, cancel some, or ask an operator,"
-                " who can allow the tenant more."
+                f"Tenant {self.facts.tenant} has {wording.counted(before, 'unfinished job')} and may have"
+                f" {most:,}, so it cannot submit {more:,} more. Wait until some have ended, cancel some, or"
+                " ask an operator, who can allow the tenant more."
             )
         most = settings.CONFIG.waiting_jobs_per_user
         before = jobs_before((tenant_id, own), more, most=most)

@@ -5,7 +5,7 @@ shared GPUs.
 from collections import defaultdict
 from collections.abc import Iterable
 
-from django.db.models import F, QuerySet, Window
+from django.db.models import F, Max, QuerySet, Window
 from django.db.models.functions import Mod, RowNumber
 
 from nodeagent.messages import Turn
@@ -23,7 +23,9 @@ def attempt_of(job: Job, number: int | None) -> Attempt | None:
         return attempts.order_by("-number").first()
     attempt = attempts.filter(number=number).first()
     if attempt is None:
-        raise NotFound(f"Job {job.id} has no attempt {number}.")
+        newest = attempts.aggregate(newest=Max("number"))["newest"]
+        there_are = f"Expected a number from 1 to {newest}" if newest else "It has none yet"
+        raise NotFound(f"Job {job.id} has no attempt {number}. {there_are}.")
     return attempt
 
 

@@ -108,6 +108,14 @@ class TestOfATenant:
             "Ask for at most 16 CPUs in all, or an operator for more quota.",
         )
 
+    def test_a_quota_of_none_is_no_advice_to_ask_for_none(self) -> None:
+        reason = reason_of(snapshot(stating(1, 1), quota_cpus=0.0), 1)
+        assert reason.message == "Tenant vision may hold at most 0 CPUs at once; this job needs 1 CPU."
+        assert reason.hint == "Ask an operator for more quota."
+        reason = reason_of(snapshot(make_job(1), quota={"*": 0}), 1)
+        assert reason.message == "Tenant vision may hold at most 0 GPUs at once; this job needs 1."
+        assert reason.hint == "Ask an operator for more quota."
+
     def test_a_job_without_gpus_does_not_wait_for_gpus_that_were_taken_from_the_quota(self) -> None:
         holder = make_job(9, 4)
         facts = snapshot(

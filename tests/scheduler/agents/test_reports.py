@@ -322,7 +322,20 @@ def test_a_part_that_was_stopped_before_it_started_has_no_exit_code_and_that_is_
     attempt_stop(attempt, cause=StopCause.CANCELLED, actor="user ada")
     report(node, exited(attempt, code=None, category="stopped", started_at=None))
     attempt.refresh_from_db()
-    assert (attempt.state, attempt.outcome, attempt.exit_code) == ("ended", "cancelled", 143)
+    assert (attempt.state, attempt.outcome, attempt.exit_code) == ("ended", "cancelled", None)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_job_that_never_started_has_no_exit_code(replicas: int):
+    (node, *others), attempt = gang(replicas=replicas)
+    gone = "The secret tok was deleted."
+    report(node, exited(attempt, code=None, category="start_failed", message=gone, started_at=None))
+    for other in others:
+        report(other, exited(attempt, code=143, category="stopped", signal="SIGTERM"))
+    attempt.refresh_from_db()
+    attempt.job.refresh_from_db()
+    assert (attempt.job.state, attempt.job.message) == ("failed", gone)
+    assert (attempt.job.exit_code, attempt.exit_code, attempt.signal) == (None, None, "")
 
 
 def test_a_job_that_was_done_before_the_stop_reached_it_is_done():

@@ -96,6 +96,8 @@ def test_a_job_may_wait_for_a_whole_array(world: World) -> None:
     dependencies_settle()
     states = dict(Job.objects.values_list("id", "state"))
     assert (states[after], states[failing]) == ("cancelled", "queued")
+    said = f"It waited for all of array {number} to succeed, which cannot happen any more."
+    assert Job.objects.get(id=after).message == said
     assert not any(job.awaits for job in read_snapshot(1).jobs)
     problem = is_error(world.member.post("/jobs", spec(after=[number])), 400, "invalid")["fields"][0][
         "problem"

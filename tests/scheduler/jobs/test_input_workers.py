@@ -243,7 +243,7 @@ def test_the_bound_of_unfinished_jobs_holds_for_them_and_that_of_waiting_ones_do
     answer = world.member.get(f"/jobs/{trainer.job_id}/input-workers").json()
     assert (answer["desired"], answer["problem"]) == (
         2,
-        "Tenant vision has 1 unfinished jobs and may have 2, so 2 input workers cannot be started.",
+        "Tenant vision has 1 unfinished job and may have 2, so 2 input workers cannot be started.",
     )
 
 

@@ -146,6 +146,13 @@ def test_what_is_gone_or_may_not_be_used_any_more_is_said(world: World, admin: C
     assert Event.objects.filter(kind="attempt.secrets_refused").count() == 2
 
 
+def test_whose_own_secret_is_gone_is_said(world: World) -> None:
+    world.member.put("/secrets/s3", {"value": OWN})
+    attempt = starting(world, world.member, secrets=[{"name": "s3", "env": "S3"}])
+    world.member.delete("/secrets/s3")
+    assert handed(world, attempt).problem == "It was not started, because mia's own secret s3 was deleted."
+
+
 def test_only_their_owner_gets_into_a_job_with_secrets_of_his_own(world: World, admin: Caller) -> None:
     world.member.put("/secrets/s3", {"value": OWN})
     job = starting(world, world.member, secrets=[{"name": "s3", "env": "S3"}]).job

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.utils import timezone
 
 from scheduler.models import Event, Explanation, Job
 from scheduler.rounds.run import run_round
@@ -183,6 +184,9 @@ def test_a_tenant_has_no_more_unfinished_jobs_than_operators_allow(world: World)
     said = "Tenant vision has 3 unfinished jobs and may have 3, so it cannot submit 2 more."
     assert refused["detail"].startswith(said)
     assert Job.objects.count() == 3
+    Job.objects.filter(id__in=Job.objects.order_by("-id")[:2]).update(state="failed", ended_at=timezone.now())
+    refused = is_error(world.member.post("/jobs/bulk", {"jobs": [spec()] * 3}), 409, "quota_exceeded")
+    assert refused["detail"].startswith("Tenant vision has 1 unfinished job and may have 3, so it")
     world.operator.patch("/tenants/vision", {"most_unfinished_jobs": None})
     assert world.member.post("/jobs", spec()).status_code == 201
 

@@ -134,6 +134,16 @@ def test_a_download_has_the_bytes_and_views_replace_them(world: World, attempt: 
     assert world.viewer.get(f"{path}/download?rank=2").content.startswith(b"caf\xe9\x00\n")
 
 
+def test_an_attempt_that_there_is_not_is_refused_with_those_that_there_are(
+    world: World, attempt: Attempt
+) -> None:
+    refused = is_error(world.viewer.get(f"/jobs/{attempt.job_id}/logs?attempt=9"), 404, "not_found")
+    assert refused["detail"] == f"Job {attempt.job_id} has no attempt 9. Expected a number from 1 to 1."
+    job = make_job(tenant=world.tenant)
+    refused = is_error(world.viewer.get(f"/jobs/{job.id}/logs?attempt=1"), 404, "not_found")
+    assert refused["detail"] == f"Job {job.id} has no attempt 1. It has none yet."
+
+
 def test_what_was_removed_is_said(world: World, attempt: Attempt) -> None:
     LogChunk.objects.all().delete()
     LogRemoval.objects.create(attempt=attempt, at=timezone.now(), cause="age", limit=30, bytes=4096)

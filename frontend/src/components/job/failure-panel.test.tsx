@@ -12,7 +12,8 @@ describe("what a failed job's page begins with", () => {
   it("names class, cause, advice and the end of the output of the rank that failed", async () => {
     server.on("GET /failures", page([aFailure({ job: 7, rank: 3, attempt: 2 })]));
     const lines = Array.from({ length: 20 }, (_, line) => `line ${line}\n`).join("");
-    server.on("GET /jobs/7/logs", { chunks: [{ sequence: 4, at: "", text: lines }], removed: null });
+    const coloured = lines.replace("line 5", "\u001b]0;title\u0007\u001b[1;31mline\u001b[0m 5");
+    server.on("GET /jobs/7/logs", { chunks: [{ sequence: 4, at: "", text: coloured }], removed: null });
     await renderPage(() => <FailurePanel job={FAILED} />);
     expect(await screen.findByRole("heading", { name: "Failed: a module is missing" })).toBeTruthy();
     expect(screen.getByText("No module named jupyter")).toBeTruthy();

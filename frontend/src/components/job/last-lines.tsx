@@ -6,6 +6,8 @@ import styles from "@/components/job/last-lines.module.css";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted } from "@/ui/layout";
 
+// Colours, titles and moves of a terminal.
+const ESCAPES = /\u001b(\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b\n]*(\u0007|\u001b\\))/g;
 const LINES = 15;
 const LOOK_AGAIN_MS = 10_000;
 
@@ -30,7 +32,7 @@ export function LastLines({ job, attempt, rank, isRunning = false }: LastLinesPr
   if (data.isEmpty) return <p className={muted}>{`Rank ${rank} ${isRunning ? "has written" : "wrote"} no output.`}</p>;
   return (
     <pre className={styles.lines} tabIndex={0} aria-label={`Last lines of rank ${rank}`}>
-      {visible(data.lines.join("\n"))}
+      {visible(data.lines.join("\n").replace(ESCAPES, ""))}
     </pre>
   );
 }

@@ -16,8 +16,8 @@ export function Preemptions({ job }: { job: Job }) {
   if (!data) return <>{job.preemptions}</>;
   return (
     <>
-      {counted(data.times, "time")}; {duration(data.lost_seconds)} of work done again, {duration(data.overhead_seconds)}{" "}
-      to stop and start
+      {counted(data.times, "time")}; {duration(data.lost_seconds)} of work lost, {duration(data.overhead_seconds)} to
+      stop and start
       {data.may_borrow_at && `; borrows GPUs again from ${moment(data.may_borrow_at)}`}
     </>
   );

@@ -29,6 +29,7 @@ export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly 
   const newestFirst = [...attempts].sort((a, b) => b.number - a.number);
   const shown = all ? newestFirst : newestFirst.slice(0, ATTEMPTS_SHOWN);
   const stretches = stretchesOf(job, attempts, now);
+  const drawn = (Object.keys(KIND_TEXT) as StretchKind[]).filter((kind) => stretches.some((one) => one.kind === kind));
   const start = Date.parse(job.submitted_at);
   const span = Math.max(1000, (stretches.at(-1)?.to ?? now) - start);
   return (
@@ -48,7 +49,7 @@ export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly 
         <span>{job.ended_at ? clockTime(job.ended_at) : "now"}</span>
       </div>
       <Key className={styles.key} aria-hidden>
-        {(["waiting", "starting", "running", "stopping"] as const).map((kind) => (
+        {drawn.map((kind) => (
           <li key={kind}>
             <span className={styles[kind]} /> {words(kind)}
           </li>
@@ -143,7 +144,9 @@ export function stretchesOf(
     const begun = steps.flatMap(([kind, since]) => (since ? [{ kind, from: Date.parse(since) }] : []));
     const planned = Date.parse(attempt.planned_at);
     if (planned > at) stretches.push({ kind: "waiting", from: at, to: planned, attempt: null });
-    begun.forEach(({ kind, from }, index) => {
+    begun.forEach(({ kind, from: since }, index) => {
+      // Until the attempt before has left its GPUs, its own stretches are shown.
+      const from = Math.max(since, at);
       const to = begun[index + 1]?.from ?? attemptEnd;
       if (to > from) stretches.push({ kind, from, to, attempt });
     });

@@ -72,7 +72,7 @@ def part_running(part: AttemptPart, *, at: datetime) -> None:
 def part_exited(
     part: AttemptPart,
     *,
-    exit_code: int,
+    exit_code: int | None,
     category: str,
     message: str,
     at: datetime,
@@ -83,8 +83,8 @@ def part_exited(
 ) -> None:
     """End a node's part; the attempt ends with its last part, or is stopped when it cannot go on.
 
-    `last_lines`: the end of the output of the replica that failed; `has_run`: whether it ran, which may not
-    have been reported before.
+    `exit_code`: None where it never started; `last_lines`: the end of the output of the replica that failed;
+    `has_run`: whether it ran, which may not have been reported before.
     """
     columns = {
         "exit_code": exit_code,
@@ -227,7 +227,8 @@ class _Writer:
         attempt, outcome = self._attempt, self.state.outcome
         assert outcome is not None
         exit_code = attempt.exit_code
-        if exit_code is None:
+        # Where the first part that failed never started, none is the code: others were only stopped for it.
+        if exit_code is None and not attempt.category:
             is_done = outcome is Outcome.SUCCEEDED and not self.state.stop_cause
             exit_code = 0 if is_done else _first_exit_code(self.state)
             attempt.signal = "" if is_done else _first_signal(attempt)

@@ -89,7 +89,7 @@ WITH moment AS (
     SELECT clock_timestamp() AS now
 ), cancelled AS (
     UPDATE scheduler_job SET state = 'cancelled', ended_at = now, version = version + 1,
-        message = coalesce(%(why)s::jsonb ->> id::text, message)
+        message = coalesce(%(why)s::jsonb ->> id::text, '')
     FROM moment
     WHERE id = ANY(%(ids)s) AND state = 'queued' AND NOT EXISTS (
         SELECT FROM scheduler_attempt WHERE job_id = scheduler_job.id AND state <> 'ended')

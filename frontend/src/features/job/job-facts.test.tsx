@@ -1,6 +1,18 @@
+import { screen } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { auxiliaryLines, codeText, dataSetText, enforcementWords, runTimeText, turnAt } from "@/features/job/job-facts";
+import {
+  auxiliaryLines,
+  codeText,
+  dataSetText,
+  enforcementWords,
+  Preemptions,
+  runTimeText,
+  turnAt,
+} from "@/features/job/job-facts";
+import { renderPage } from "@/testing/render";
+import { aJob } from "@/testing/samples";
+import { server } from "@/testing/server";
 
 describe("turnAt", () => {
   const second = { index: 1, count: 3, seconds: 60 };
@@ -104,4 +116,10 @@ it("tells what was declared beside what is measured where they differ", () => {
       usual_error: 0.08,
     }),
   ).toBe("not known; usual 1 h 40 min (12 jobs of the same application and size, off by 8 %)");
+});
+
+it("says what preemptions cost, also where the job has not started again", async () => {
+  server.on("GET /jobs/7/preemptions", { times: 1, lost_seconds: 54, overhead_seconds: 4, may_borrow_at: null });
+  await renderPage(() => <Preemptions job={aJob({ id: 7, state: "cancelled", preemptions: 1 })} />);
+  expect(await screen.findByText("1 time; 54 s of work lost, 4 s to stop and start")).toBeTruthy();
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 
-import { stretchesOf } from "@/features/job/timeline-panel";
-import { anAttempt } from "@/testing/samples";
+import { stretchesOf, TimelinePanel } from "@/features/job/timeline-panel";
+import { renderPage } from "@/testing/render";
+import { aJob, anAttempt } from "@/testing/samples";
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
 const job = { submitted_at: at(0), ended_at: null };
@@ -41,6 +42,26 @@ describe("a job's timeline", () => {
       ["starting", 40, 41, 2],
       ["running", 41, 60, 2],
     ]);
+  });
+
+  it("hides nothing of an attempt behind the next one, planned before the GPUs are left", () => {
+    const moved = anAttempt({ number: 1, planned_at: at(0), running_at: at(2), stopping_at: at(20), ended_at: at(25) });
+    const next = anAttempt({ number: 2, planned_at: at(19), starting_at: at(26), running_at: null });
+    expect(played(job, [moved, next], Date.parse(at(30)))).toEqual([
+      ["planned", 0, 2, 1],
+      ["running", 2, 20, 1],
+      ["stopping", 20, 25, 1],
+      ["planned", 25, 26, 2],
+      ["starting", 26, 30, 2],
+    ]);
+  });
+
+  it("has a legend of what is drawn", async () => {
+    const planned = anAttempt({ number: 1, state: "planned", planned_at: at(5), starting_at: null, running_at: null });
+    const waits = aJob({ submitted_at: at(0), state: "queued" });
+    await renderPage(() => <TimelinePanel job={waits} attempts={[planned]} />);
+    const legend = [...document.querySelectorAll("ul[aria-hidden] li")].map((entry) => entry.textContent.trim());
+    expect(legend).toEqual(["Waiting", "Planned"]);
   });
 
   it("ends where the job ended", () => {
