@@ -269,7 +269,7 @@ def test_money_is_in_the_currency_of_the_site() -> None:
     assert caller(olga).get(settings).json()["currency"] == ""
     for wrong in ("euro", "eur", "E", "€"):
         told = is_error(caller(olga).patch(settings, {"currency": wrong}), 400, "invalid")
-        assert told["detail"] == "currency: is not a code of ISO 4217, such as EUR or USD"
+        assert told["detail"] == "currency: is not a code of ISO 4217"
         assert told["fields"][0]["expected"] == "a code of ISO 4217, such as EUR or USD"
     assert caller(olga).patch(settings, {"currency": "EUR"}).json()["currency"] == "EUR"
     asked = caller(olga).get(path).json()
