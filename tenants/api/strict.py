@@ -110,7 +110,7 @@ def _problem(detail: Any, field: Any) -> str:
     # Our own messages have the code of the framework's "invalid", too.
     if code == "invalid" and _is_frameworks(str(detail), getattr(field, "error_messages", {}).get(code, "")):
         # What an object's fields are, and what a date may look like, stands beside it as expected.
-        return f"is not {re.split(' such as | with the fields ', expected(field))[0]}"
+        return f"is not {re.split(',? such as | with the fields ', expected(field))[0]}"
     return PROBLEMS.get(code, str(detail))
 
 
