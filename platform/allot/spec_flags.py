@@ -97,9 +97,11 @@ class SpecFlag:
 
 def _amount(text: str) -> float | str:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return text
+    # A number as it was written: messages repeat it.
+    return int(number) if number.is_integer() else number
 
 
 @cache

@@ -99,8 +99,8 @@ def _given(workload: Iterable[str]) -> dict[Ask, float]:
             counts[ask] = counts.get(ask, 0.0) + _finite(weight)
         except ValueError:
             raise ValueError(
-                f"workload: {entry!r} is not GPUS:CPUS:WEIGHT or GPUS:CPUS:WEIGHT:MODEL/MODEL, with numbers"
-                " of at least 0"
+                "entries of workload must be GPUS:CPUS:WEIGHT or GPUS:CPUS:WEIGHT:MODEL/MODEL, with numbers"
+                f" of at least 0, not {entry!r}"
             ) from None
     return counts
 

@@ -97,5 +97,5 @@ def test_what_jobs_of_the_last_days_asked_for_counts_before_the_jobs_of_the_view
     "entry", ["abc", "1:x:1", "1:4:-70", "inf:4:70", "nan:4:70", "1:4:nan", "-1:2:1", ""]
 )
 def test_a_workload_that_cannot_be_read_is_refused(entry: str) -> None:
-    with pytest.raises(UnknownPlugin, match=f"'{entry}' is not GPUS:CPUS:WEIGHT"):
+    with pytest.raises(UnknownPlugin, match=f"must be GPUS:CPUS:WEIGHT or .* not '{entry}'"):
         make_placer("fgd", {"workload": [entry]})
