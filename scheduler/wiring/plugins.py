@@ -151,18 +151,18 @@ class PluginKind:
         if not self._refusal(name, {}):
             # A value that is refused beside default values only is itself at fault.
             wrong = [
-                FieldError(f"{at}.parameters.{parameter}", f"cannot be {value!r}"[:500], _rule(said)[:500])
+                FieldError(f"{at}.parameters.{parameter}", f"cannot be {value!r}"[:500], _rule(alone)[:500])
                 for parameter, value in given.items()
-                if (said := self._refusal(name, {parameter: value}))
+                if (alone := self._refusal(name, {parameter: value}))
             ]
-        return wrong or [FieldError(f"{at}.parameters", refusal[:500], self.takes(name))]
+        return wrong or [FieldError(f"{at}.parameters", str(refusal)[:500], self.takes(name))]
 
-    def _refusal(self, name: str, given: Mapping[str, Any]) -> str:
+    def _refusal(self, name: str, given: Mapping[str, Any]) -> UnknownPlugin | None:
         try:
             self.make(name, given)
         except UnknownPlugin as error:
-            return str(error)
-        return ""
+            return error
+        return None
 
     def takes(self, name: str) -> str:
         """Return which parameters there are."""
@@ -171,9 +171,10 @@ class PluginKind:
         return f"parameters of {name}: {listed}"
 
 
-def _rule(refusal: str) -> str:
-    """Return what would be right, out of a refusal that names the plug-in first."""
-    return refusal.partition(" does not take these parameters: ")[2] or refusal
+def _rule(refusal: UnknownPlugin) -> str:
+    """Return what would be right, in the plug-in's own words if it has some."""
+    own = refusal.__cause__
+    return str(own if isinstance(own, TypeError | ValueError) else refusal)
 
 
 POLICY = PluginKind("policy", POLICIES, make_policy)

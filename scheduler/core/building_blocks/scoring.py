@@ -45,7 +45,7 @@ def place_by_score(
 
     Raises PolicyError for ties that are neither TOPOLOGY nor LISTED.
     """
-    if ties not in (TOPOLOGY, LISTED):
+    if ties not in TIES:
         raise PolicyError(f"ties are decided by {TOPOLOGY} or {LISTED}, not {ties!r}")
     listed = ties == LISTED
     kinds = Kinds(view.running.values(), view.jobs, capacity.cluster) if scorer.sees_kinds else None

@@ -5,7 +5,7 @@ the first one ended.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -32,8 +32,6 @@ MOST_AT_ONCE = 200
 _CANCELLED_TOGETHER = 1_000
 #: The most unchanged jobs of an answer, with the reason of each.
 _MOST_REFUSALS = 20
-#: The fields of a specification that `Changes` sets.
-_CHANGED = frozenset({"priority", "labels"})
 _STARTED = (AttemptState.STARTING, AttemptState.RUNNING)
 
 
@@ -160,7 +158,8 @@ def _one_by_one(ids: list[int], act: Callable[[int], None]) -> list[Refusal]:
             act(job_id)
         except ApplicationError as error:
             about = {one.field.partition(".")[0] for one in error.fields}
-            if isinstance(error, Invalid) and job_id == ids[0] and about & _CHANGED:
+            is_about_changes = not about.isdisjoint([each.name for each in fields(Changes)])
+            if isinstance(error, Invalid) and job_id == ids[0] and is_about_changes:
                 # Values that are wrong for one job are wrong for all. Nothing was changed yet.
                 raise
             # Most ended since they were chosen.

@@ -169,9 +169,7 @@ def job_cancel(*, job_id: int, actor: str) -> None:
         return
     _require_unfinished(job)
     at = database_now()
-    unended = list(
-        Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED).select_related("allocation")
-    )
+    unended = _unended_attempts(job)
     live = [attempt for attempt in unended if attempt.state in ATTEMPT_LIVE]
     planned = [attempt for attempt in unended if attempt.state not in ATTEMPT_LIVE]
     if not unended:
@@ -188,6 +186,11 @@ def job_cancel(*, job_id: int, actor: str) -> None:
         _cancel_attempt(attempt, job, actor=actor, at=at)
     publish_jobs([job.id])
     request_round_on_commit()
+
+
+def _unended_attempts(job: Job) -> list[Attempt]:
+    unended = Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED)
+    return list(unended.select_related("allocation"))
 
 
 def _cancel_attempt(attempt: Attempt, job: Job, *, actor: str, at: datetime) -> None:
@@ -226,8 +229,7 @@ def _set_held(job_id: int, *, held: bool, kind: str, actor: str) -> None:
 
 def _give_up_gpus(job: Job, *, actor: str, at: datetime) -> None:
     """Withdraw the GPUs that the waiting job would have next; raise Conflict where it has some already."""
-    unended = Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED).select_related("allocation")
-    planned = list(unended)
+    planned = _unended_attempts(job)
     if job.state != JobState.QUEUED or any(attempt.state in ATTEMPT_LIVE for attempt in planned):
         does = "running" if job.state != JobState.QUEUED else "starting"
         raise Conflict(f"Job {job.id} is {does}; only a waiting job can be held.")
