@@ -150,7 +150,7 @@ def _stops_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]:
     for action in changes:
         if action.kind not in _STOPS:
             continue
-        if problem := _changed(action, facts):
+        if problem := facts.changed(action):
             facts.drop(action, problem)
         else:
             stops.append(action)
@@ -162,15 +162,11 @@ def _regrades_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]
     for action in changes:
         if action.kind is not ActionKind.REGRADE:
             continue
-        if problem := _changed(action, facts) or problem_with_regrade(action, facts.attempts):
+        if problem := facts.changed(action) or problem_with_regrade(action, facts.attempts):
             facts.drop(action, problem)
         else:
             regrades.append(action)
     return regrades
-
-
-def _changed(action: Action, facts: Facts) -> str | None:
-    return next((facts.changed_jobs[job] for job in action.jobs if job in facts.changed_jobs), None)
 
 
 def _stop(
@@ -227,7 +223,7 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
     numbers = iter(reserve_ids(Attempt, sum([len(action.jobs) for action in requested])))
     for action, allocation in zip(requested, ids, strict=True):
         attempts = list(islice(numbers, len(action.jobs)))
-        if problem := _changed(action, facts) or _lost(action, facts):
+        if problem := facts.changed(action) or _lost(action, facts):
             facts.drop(action, problem)
             continue
         asks = facts.asks_of(action)
@@ -243,7 +239,7 @@ def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[_Start]:
     joins = []
     for action in changes:
         if action.kind is ActionKind.JOIN:
-            if problem := _changed(action, facts) or _deserted(action, facts):
+            if problem := facts.changed(action) or _deserted(action, facts):
                 facts.drop(action, problem)
             else:
                 joins.append(action)

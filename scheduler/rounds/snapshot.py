@@ -204,13 +204,13 @@ def _read(round_number: int, *, whole: bool) -> ForRound:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
         throughputs = known_throughputs(cursor)
-        virtual_clusters = _virtual_clusters(cursor)
+        virtual_clusters = read_virtual_clusters(cursor)
         own = core.Snapshot(
             round_number=round_number,
             now=now,
             round_seconds=settings.CONFIG.round_seconds,
             nodes=_nodes(cursor),
-            tenants=_tenants(cursor),
+            tenants=read_tenants(cursor),
             virtual_clusters=virtual_clusters,
             jobs=(),
             running=(),
@@ -333,7 +333,7 @@ def _beside(
     return {} if found is None else {core.JobId(job): speed for job, speed in zip(jobs, found, strict=True)}
 
 
-def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
+def read_virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
     cursor.execute(_VIRTUAL_CLUSTERS, [LONGEST_WAIT_SECONDS, OVERCOMMIT_NEVER, USUAL_MARGIN])
     return tuple(_virtual_cluster(_VirtualClusterRow._make(row)) for row in cursor.fetchall())
 
@@ -357,7 +357,7 @@ def _virtual_cluster(row: _VirtualClusterRow) -> core.VirtualCluster:
     )
 
 
-def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
+def read_tenants(cursor: Any) -> tuple[core.Tenant, ...]:
     cursor.execute(_USER_LIMITS)
     users: dict[str, list[UserLimits]] = defaultdict(list)
     for tenant, user, gpus, cpus, memory_bytes, is_spent, renewed_at in cursor.fetchall():

@@ -9,9 +9,10 @@ from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.jobs import representations as job_representations
 from scheduler.jobs.attempts.services.lifecycle import part_exited, release_gpus
-from scheduler.models import Attempt, Event, Explanation, PolicyMemory, QueueOrder
+from scheduler.models import Attempt, Budget, Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
+from tenants.models import Quota, VirtualClusterMember
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
@@ -134,6 +135,49 @@ def test_a_job_that_changed_meanwhile_is_dropped_and_the_rest_applied():
     ]
     assert not stale.attempts.exists()
     assert fresh.attempts.get().state == "starting"
+
+
+def test_a_victim_stays_when_the_job_that_would_have_its_gpus_changed_meanwhile():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    victim, job = make_attempt(make_job(guaranteed=False), [gpu]), make_job()
+    snapshot = read_snapshot(9)
+    job.version += 1
+    job.save()
+    applied = apply_plan(snapshot, plan(stop(victim, preempted_by=(job.id,)), start(job, [gpu])))
+    assert (applied.started, applied.stopped) == (0, 0)
+    assert {drop["why"] for drop in applied.dropped} == {f"job {job.id} changed after the snapshot"}
+    victim.refresh_from_db()
+    assert victim.state == "running"
+
+
+def less_quota(job) -> str:
+    Quota.objects.create(tenant=job.tenant, gpu_model="V100", gpus=0)
+    return f"a quota or budget of tenant {job.tenant.name} changed after the snapshot"
+
+
+def a_spent_budget(job) -> str:
+    now = timezone.now()
+    Budget.objects.create(
+        tenant=job.tenant, amount=1, action="hold", is_spent=True, starts_at=now, period_starts_at=now
+    )
+    return f"a quota or budget of tenant {job.tenant.name} changed after the snapshot"
+
+
+def no_membership(job) -> str:
+    VirtualClusterMember.objects.filter(tenant=job.tenant).delete()
+    return f"tenant {job.tenant.name} is no longer a member of {job.virtual_cluster.name}"
+
+
+@pytest.mark.parametrize("withdraw", [less_quota, a_spent_budget, no_membership])
+def test_no_job_starts_against_rights_that_were_withdrawn_while_the_round_was_decided(withdraw):
+    (one, two), running = gpus_of(make_node(gpus=2)), make_attempt(make_job(), gpus_of(make_node(gpus=1)))
+    job, other = make_job(), make_job()
+    snapshot = read_snapshot(9)
+    why = withdraw(job)
+    applied = apply_plan(snapshot, plan(start(job, [one]), start(other, [two]), stop(running)))
+    assert (applied.started, applied.stopped) == (1, 1)
+    assert applied.dropped == [{"kind": "start", "jobs": [job.id], "why": why}]
+    assert not job.attempts.exists()
 
 
 @pytest.mark.parametrize(
