@@ -78,7 +78,15 @@ class Indices(Kind):
 
 def _array(indices: str, at_most: int | None) -> JobArray:
     text, percent, written = indices.partition("%")
-    return JobArray(indices=text, at_most=int(written) if percent and at_most is None else at_most)
+    if percent and at_most is None:
+        return JobArray(indices=text, at_most=int(written))
+    return JobArray(indices=indices, at_most=at_most)
+
+
+def _says_once(fields: Fields, array: JobArray) -> None:
+    if "%" in array.indices:
+        problem = f"{array.at_most} is given beside {array.indices!r}, which limits the tasks, too"
+        fields.refuse("at_most", problem, "one of the two")
 
 
 ARRAY = Object(
@@ -98,4 +106,5 @@ ARRAY = Object(
         ),
     },
     make=_array,
+    check_together=_says_once,
 )

@@ -112,7 +112,8 @@ def _part_lost(part_id: int, job_id: int, *, at: datetime) -> None:
         return
     part_exited(
         part,
-        exit_code=137,
+        # By the lease's end the node's shims have killed it; what only waited there never started.
+        exit_code=None if part.state in (PartState.WAITING, PartState.READY) else 137,
         category="lost",
         message=f"Node {part.node.name} was lost.",
         at=at,

@@ -44,6 +44,17 @@ def test_a_silent_node_is_lost_its_job_queued_and_its_gpus_given_back():
     assert attempt.allocation.gpus.exclude(phase="released").count() == 0
 
 
+@pytest.mark.parametrize(("state", "exit_code"), [("ready", None), ("running", 137)])
+def test_what_never_ran_on_a_lost_node_has_no_exit_code(state, exit_code):
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state=state))
+    silent(node)
+    expire_leases()
+    assert attempt.parts.get().exit_code == exit_code
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.exit_code) == ("lost", exit_code)
+
+
 def test_a_lease_that_just_ended_is_given_its_margin():
     node = make_node(gpus=1)
     silent(node, seconds=1)

@@ -113,6 +113,7 @@ def test_a_job_may_wait_for_a_whole_array(world: World) -> None:
         ({"indices": "a"}, "array.indices"),
         ({"indices": "0-4%0"}, "array.indices"),
         ({"indices": "0-4", "at_most": 0}, "array.at_most"),
+        ({"indices": "0-4%2", "at_most": 2}, "array.at_most"),
         ({}, "array.indices"),
     ],
 )

@@ -225,6 +225,6 @@ def _recalled(noted: Any, pool: Pool) -> list[list[Row]]:
 _NEXT_CYCLE = Reason(
     code="next_cycle",
     tier=Tier.ORDER,
-    message="Other jobs use the GPUs better at present; all jobs are considered again in the next cycle.",
+    message="The current cycle gives it no GPUs; all jobs are considered again in the next one.",
     hint="A job that can run on fewer GPUs (`elastic`) is given some sooner.",
 )
