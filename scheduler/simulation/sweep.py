@@ -13,11 +13,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
-
-import msgspec
 
 from scheduler.core.model import wording
 from scheduler.core.model.errors import SchedulingError
@@ -373,7 +370,7 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
     """
     if processes <= 1:
         for place, case in enumerate(cases):
-            yield place, _attempt(case)
+            yield place, run_or_fail(case)
         return
     workers = [_Worker() for _ in range(min(processes, len(cases)))]
     idle = SimpleQueue[_Worker]()
@@ -437,41 +434,12 @@ def _serve(line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError):
         while True:
-            line.send(_attempt(line.recv()))
+            line.send(run_or_fail(line.recv()))
 
 
-def _attempt(case: Case) -> Result | Failed:
+def run_or_fail(case: Case) -> Result | Failed:
     """Simulate one case in this process; one that fails must not cost the others their results."""
     try:
         return run_case(case)
     except (InputError, SchedulingError, OSError) as error:
         return Failed(str(error))
-
-
-def run_to_file(case: str, target: str) -> None:
-    """Run a case in JSON and write its result to TARGET.json, or why it failed to TARGET.error."""
-    result = _attempt(case_from_json(case))
-    if isinstance(result, Failed):
-        done, content = f"{target}.error", result.why.encode()
-    else:
-        done, content = f"{target}.json", result_to_json(result)
-    # The file appears only when complete, because a waiting process reads it as soon as it exists.
-    unfinished = Path(f"{done}.part")
-    unfinished.write_bytes(content)
-    unfinished.rename(done)
-
-
-def case_to_json(case: Case) -> str:
-    return msgspec.json.encode(case).decode()
-
-
-def case_from_json(data: str) -> Case:
-    return msgspec.json.decode(data, type=Case)
-
-
-def result_to_json(result: Result) -> bytes:
-    return msgspec.json.encode(result)
-
-
-def result_from_json(data: bytes) -> Result:
-    return msgspec.json.decode(data, type=Result)

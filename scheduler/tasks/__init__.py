@@ -275,6 +275,6 @@ def _answered_or_given_up(
 def simulate_case(case: str, target: str) -> None:
     """Run one case of a sweep and write its result to TARGET.json, or why it failed to TARGET.error."""
     # The simulator of others' policies and its tables: few workers ever run a case.
-    from scheduler.simulation.sweep import run_to_file
+    from scheduler.simulation.result_files import run_to_file
 
     run_to_file(case, target)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 from scheduler import tasks
 from scheduler.core.sim.result import Result
 from scheduler.management.commands import simulate
-from scheduler.simulation.sweep import Case, Failed, case_from_json, case_to_json, run_case
+from scheduler.simulation.result_files import case_from_json, case_to_json, result_in, run_to_file
+from scheduler.simulation.sweep import Case, Failed, run_case
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +54,28 @@ def test_a_case_that_cannot_be_run_is_said(tmp_path: Path) -> None:
     assert place == 0
     assert isinstance(failed, Failed)
     assert "missing.csv" in failed.why
+
+
+def test_a_worker_that_dies_costs_its_case_and_no_patience(tmp_path: Path) -> None:
+    """Nothing else would end the wait: a worker that was killed sends no word."""
+    trace, target = tmp_path / "jobs.csv", str(tmp_path / "0")
+    os.mkfifo(trace)  # So that the worker waits for jobs, amid its case.
+    case = Case(trace=str(trace), format="allot", cluster="v100=4:4")
+    worker = multiprocessing.get_context("spawn").Process(
+        target=run_to_file, args=(case_to_json(case), target)
+    )
+    assert result_in(target) is None
+    worker.start()
+    with trace.open("w"):
+        assert result_in(target) is None
+        worker.kill()
+        worker.join()
+    result = result_in(target)
+    assert isinstance(result, Failed)
+    assert "its worker ended" in result.why
+
+
+def test_a_case_of_a_sweep_that_was_given_up_is_not_run(tmp_path: Path) -> None:
+    case = Case(trace=str(tmp_path / "missing.csv"), format="allot", cluster="v100=4:4")
+    run_to_file(case_to_json(case), str(tmp_path / "gone" / "0"))
+    assert not list(tmp_path.iterdir())

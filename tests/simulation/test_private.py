@@ -13,14 +13,13 @@ from scheduler.simulation.command import main
 from scheduler.simulation.report.measure import measure
 from scheduler.simulation.report.page import page
 from scheduler.simulation.report.privately import against_private
-from scheduler.simulation.sweep import (
-    Case,
+from scheduler.simulation.result_files import (
     case_from_json,
     case_to_json,
     result_from_json,
     result_to_json,
-    run_case,
 )
+from scheduler.simulation.sweep import Case, run_case
 
 CLUSTER = """\
 nodes:

@@ -15,7 +15,8 @@ from django.core.management.base import BaseCommand
 
 from scheduler.core.sim.result import Result
 from scheduler.simulation.command import main
-from scheduler.simulation.sweep import Case, Failed, case_to_json, result_from_json
+from scheduler.simulation.result_files import case_to_json, result_in
+from scheduler.simulation.sweep import Case, Failed
 
 TASK = "scheduler.tasks.simulate_case"
 POLL_SECONDS = 0.2
@@ -40,10 +41,7 @@ def run_on_workers(cases: Sequence[Case]) -> Iterator[tuple[int, Result | Failed
             current_app.send_task(TASK, [case_to_json(case), str(folder / str(place))])
         while waiting:
             for place in sorted(waiting):
-                if (failed := folder / f"{place}.error").exists():
+                if (result := result_in(str(folder / str(place)))) is not None:
                     waiting.discard(place)
-                    yield place, Failed(failed.read_text())
-                elif (done := folder / f"{place}.json").exists():
-                    waiting.discard(place)
-                    yield place, result_from_json(done.read_bytes())
+                    yield place, result
             time.sleep(POLL_SECONDS)
