@@ -1,7 +1,8 @@
 """A node agent's exchange: believe what the node reports, answer what it should be running."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -81,20 +82,17 @@ def report_apply(node: Node, report: Report) -> DesiredState:
     elif node.state != NodeState.READY and node.boot == report.boot:
         _node_back(node, at=now)
     if report.findings is not None:
-        findings_apply(node, report.findings, at=now)
+        with _costs_no_lease(f"the findings of node {node.name}"):
+            findings_apply(node, report.findings, at=now)
     for job_id, part_report in _news(node, report.parts):
-        try:
+        with _costs_no_lease(f"a report of attempt {part_report.attempt}"):
             _part_apply(node, job_id, part_report, at=now)
-        except OperationalError:
-            # The database is away, or ended this for a deadlock: the agent repeats the report.
-            raise
-        except Exception:
-            # What one job reports must not cost all others on the node their lease.
-            log.exception("a report of attempt %d could not be applied", part_report.attempt)
     if report.samples:
-        publish_samples(node.name, report.samples)
+        with _costs_no_lease(f"the samples of node {node.name}"):
+            publish_samples(node.name, report.samples)
     if report.readings:
-        readings_store(node, report, at=now)
+        with _costs_no_lease(f"the readings of node {node.name}"):
+            readings_store(node, report, at=now)
     return DesiredState(
         generation=generation,
         lease_seconds=settings.CONFIG.node_lease_seconds,
@@ -102,6 +100,18 @@ def report_apply(node: Node, report: Report) -> DesiredState:
         parts=desired_parts(node),
         want_inventory=node.boot != report.boot,
     )
+
+
+@contextmanager
+def _costs_no_lease(what: str) -> Iterator[None]:
+    """Log why a part of a report cannot be applied: that must not cost all jobs on the node their lease."""
+    try:
+        yield
+    except OperationalError:
+        # The database is away, or ended this for a deadlock: the agent repeats the report.
+        raise
+    except Exception:
+        log.exception("%s could not be applied", what)
 
 
 def _renew_lease(node: Node, obeyed: int) -> tuple[datetime, int]:

@@ -10,6 +10,8 @@ from django.utils import timezone
 from nodeagent.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL,
+    Finding,
+    GpuSample,
     Inventory,
     InventoryGpu,
     LogBatch,
@@ -17,6 +19,7 @@ from nodeagent.messages import (
     MessageError,
     PartReport,
     ProgressLine,
+    Reading,
     Report,
 )
 from scheduler.agents.services import reports
@@ -50,6 +53,23 @@ def gang(*, replicas=2, **spec):
     nodes = [make_node(gpus=1) for _ in range(replicas)]
     attempt = make_attempt(make_job(replicas=replicas, **spec), gpus_of(*nodes), state="starting", go=False)
     return nodes, attempt
+
+
+@pytest.mark.parametrize("broken", ["findings_apply", "publish_samples", "readings_store"])
+def test_what_else_a_report_has_costs_no_job_on_the_node_its_lease(monkeypatch, broken):
+    def fail(*_, **__):
+        raise ValueError("A value that no one thought about.")
+
+    monkeypatch.setattr(reports, broken, fail)
+    (node,), attempt = gang(replicas=1)
+    extras = {
+        "findings": (Finding(name="disk", verdict="ok"),),
+        "samples": (GpuSample(index=0, utilisation_percent=1.0, memory_used_bytes=1),),
+        "readings": (Reading(at=1.0),),
+    }
+    answer = report(node, PartReport(attempt=attempt.id, state="ready"), **extras)
+    assert [part.attempt for part in answer.parts] == [attempt.id]
+    assert attempt.parts.get().state == "ready"
 
 
 def test_a_gang_goes_when_every_node_is_ready():
