@@ -14,7 +14,7 @@ Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from scheduler.core.fitting.capacity import Capacity
@@ -37,6 +37,8 @@ class BackfillReservation:
     ) -> None:
         self._demand = demand
         self._then = capacity.fork()
+        #: What else comes free at that instant, for backfilled jobs. Most rounds never need to look at it.
+        self._besides: Iterator[Holding] = iter(())
         #: Unix seconds; None when no instant can be named.
         self.starts_at: float | None = None
         ends = iter(ends)
@@ -49,9 +51,8 @@ class BackfillReservation:
             if self._then.find(demand) is not None:
                 self.starts_at = another[0]
         if self.starts_at is not None:
-            # Other GPUs that come free at that instant are available to backfilled jobs.
             last = self.starts_at + _ROUNDING_SECONDS
-            self._then.drop_all([holding for _, holding in takewhile(lambda end: end[0] <= last, ends)])
+            self._besides = (holding for _, holding in takewhile(lambda end: end[0] <= last, ends))
             self.starts_at = max(self.starts_at, soonest)
 
     def outlasts(self, ends_at: float) -> bool:
@@ -62,6 +63,14 @@ class BackfillReservation:
         """Whether a job may hold these GPUs for ever without delaying the reservation; if so, they count as
         held.
         """
+        if self._fits_beside(fit):
+            return True
+        # More free GPUs can only help the head, so they are counted where it would be delayed without them.
+        besides = list(self._besides)
+        self._then.drop_all(besides)
+        return bool(besides) and self._fits_beside(fit)
+
+    def _fits_beside(self, fit: Fit) -> bool:
         if fit.victims:
             then = self._then.fork()
             then.take(fit)

@@ -223,7 +223,8 @@ class Ends:
     def in_order(self, now: float) -> Iterator[tuple[float, Holding]]:
         """Yield the ends in order, with the holdings; those that should have ended by now all end now."""
         late = bisect_right(self._held, now, key=_at)
-        yield from [(now, holding) for _, _, holding in self._held[:late]]
+        for _, _, holding in islice(self._held, late):
+            yield now, holding
         promised = [
             _Entry(now + limit, number, holding) for limit, number, holding in self._promised.values()
         ]
