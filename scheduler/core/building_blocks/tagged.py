@@ -2,7 +2,8 @@
 
 Under every placer, no job is placed where it would break a hard constraint, its own or that of another job
 there. New jobs with tags get nodes one after the other, or all together where the placer asks for it. The
-placer then places them on these nodes, as it does every grant that names nodes. Running jobs stay in place.
+placer then places them on these nodes, as it does every grant that names nodes. A running job stays on its
+nodes. It stops where jobs ahead of it take its GPUs, and is placed again as a new job by a later round.
 
 Constraints hold when a job is placed. Other jobs that leave later break none; a job that leaves in the same
 round may still be counted. No job is disturbed where that can be avoided, even if more soft constraints could
@@ -66,8 +67,21 @@ def place_tagged(
 
 
 def _where_it_is(grant: Grant, capacity: Capacity) -> Grant:
-    """Return the grant of a running job without anything that could move it."""
-    return replace(grant, gpu_model=capacity.pending[grant.jobs].model, nodes=(), locality=Locality.ANY)
+    """Return the grant of a running job on the nodes that it is on: it stays there, or waits.
+
+    A job that is not wholly on nodes of its view names none, and may move.
+    """
+    holding, cluster = capacity.pending[grant.jobs], capacity.cluster
+    assert holding.running is not None
+    known = cluster.numbers_by_id(holding.model)
+    ids = [*holding.running.nodes] or [
+        cluster.fleets[holding.model].nodes[cluster.where[gpus[0]][1]].id
+        for gpus in holding.running.replicas
+        if gpus and gpus[0] in cluster.where
+    ]
+    is_inside = len(ids) == len(holding.running.replicas) and known.keys() >= set(ids)
+    nodes = tuple(sorted(Counter(ids).items())) if is_inside else ()
+    return replace(grant, gpu_model=holding.model, nodes=nodes, locality=Locality.ANY)
 
 
 def _concerns(view: View, grant: Grant) -> bool:
@@ -159,8 +173,9 @@ class _LayingOut:
                 self.found[position] = _where_it_is(grant, self._site)
             else:
                 self.new.append(position)
-        for grant in (*grants[: concerned[0]], *self.found.values()):
+        for grant in grants[: concerned[0]]:
             settle(grant, view.jobs, self._site)
+        stay = {grant.jobs for grant in self.found.values() if settle(grant, view.jobs, self._site)}
         self._there: list[tuple[JobId, Service, Mapping[int, int]]] = []
         for job, nodes in tagged.elsewhere:
             places = {self._ground.place_of[node]: count for node, count in nodes.items()}
@@ -168,7 +183,7 @@ class _LayingOut:
         where = view.capacity.cluster.where
         for number, running in view.running.items():
             job = view.jobs[number]
-            leaves = view.capacity.pending[running.jobs] in self._site.dropped
+            leaves = running.jobs not in stay and view.capacity.pending[running.jobs] in self._site.dropped
             if tagged.concerns(job) and not (leaves and job.on_reclaim != DOWNGRADE):
                 places = Counter[int]()
                 for replica in running.replicas:

@@ -13,7 +13,7 @@ from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.decide import decide
-from tests.builders import make_job, make_node, make_running
+from tests.builders import NOW, make_job, make_node, make_running
 from tests.core.placers.cases import case, nodes_in, placed
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
@@ -115,6 +115,20 @@ def test_those_that_run_stay_though_a_must_is_broken(placer: str) -> None:
     first, second = service(1, "web", on=[ALONE]), service(2, "web", on=[ALONE])
     running = [make_running(first, [100]), make_running(second, [101])]
     assert decide(world(placer, [first, second], running)).actions == ()
+
+
+@pytest.mark.parametrize("policy", ["priority", "las", "tiresias", "themis"])
+@pytest.mark.parametrize("placer", PLACERS)
+def test_those_whose_gpus_others_take_keep_to_their_musts(placer: str, policy: str) -> None:
+    """They used to go wherever there was room, and the plan that broke a must failed the whole round."""
+    services = [service(number, "web", on=[ALONE]) for number in (1, 2)]
+    there = [make_running(job, [100 * job.id], since=NOW - 5_000.0) for job in services]
+    facts = case(placer, NODES[:2], [*services, make_job(3, 4, priority=5)], there)
+    clusters = [replace(cluster, policy=policy) for cluster in facts.virtual_clusters]
+    plan = decide(replace(facts, virtual_clusters=tuple(clusters)))
+    [node] = nodes_in(plan).pop(3)
+    assert [action.jobs for action in plan.actions if action.placement is None] == [(node,)]
+    assert not nodes_in(plan).keys() - {3}
 
 
 @pytest.mark.parametrize("placer", PLACERS)
