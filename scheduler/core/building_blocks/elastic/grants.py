@@ -52,6 +52,17 @@ def changes_of(
     return tuple([grant for grant in grants if not stays(grant, view)]), tuple(stops)
 
 
+def misfits_of(pools: Sequence[Pool], rows: Sequence[Sequence[Row]], grants: Sequence[Grant]) -> list[Job]:
+    """Return the jobs that were given nodes and have no grant, pool by pool."""
+    named = {job for grant in grants for job in grant.jobs}
+    return [
+        job
+        for pool, places in zip(pools, rows, strict=True)
+        for job, row in zip(pool.jobs, places, strict=True)
+        if row and job.id not in named
+    ]
+
+
 def stays(grant: Grant, view: View) -> bool:
     """Whether a grant leaves its jobs as they are, in place."""
     running = view.running.get(grant.jobs[0])

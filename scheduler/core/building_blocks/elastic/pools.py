@@ -50,17 +50,26 @@ def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Poo
 
     A running job is in the pool of its model. A waiting job that accepts several models is in the pool of the
     first on which its speed is known, else of the one with the most GPUs for each job. Jobs that share GPUs
-    are in none, and their GPUs are not offered.
+    and misplaced ones are in none, and their GPUs are not offered.
     """
+    pools = _pools_without(view, order, _sharing(view.capacity))
+    stuck = {(job,) for pool in pools for job in misplaced(view, pool)}
+    return _pools_without(view, order, _sharing(view.capacity) | stuck) if stuck else pools
+
+
+def _pools_without(
+    view: View, order: Callable[[Job], tuple[object, ...]], kept: Collection[tuple[JobId, ...]]
+) -> list[Pool]:
     capacity = view.capacity
-    sharing = {unit for unit in capacity.pending if len(unit) > 1}
-    rooms = {model: capacity.offered_by_node(model, but=sharing) for model in capacity.models}
-    limits = {model: _limit(capacity, model, sum(rooms[model]), sharing) for model in capacity.models}
+    rooms = {model: capacity.offered_by_node(model, but=kept) for model in capacity.models}
+    limits = {model: _limit(capacity, model, sum(rooms[model]), kept) for model in capacity.models}
     members: dict[str, list[Job]] = {model: [] for model in capacity.models}
     jobs = sorted(view.jobs.values(), key=order)
     for job in jobs:
         running = view.running.get(job.id)
-        if running is not None and running.jobs == (job.id,) and running.gpu_model in members:
+        if running is None or running.jobs in kept or running.jobs != (job.id,):
+            continue
+        if running.gpu_model in members:
             members[running.gpu_model].append(job)
     for job in jobs:
         if job.id not in view.running:
@@ -79,9 +88,13 @@ def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Poo
 def pool_on(view: View, model: str, jobs: Sequence[Job]) -> Pool:
     """Return the pool of a model with only these jobs, whichever model they run on now."""
     capacity = view.capacity
-    sharing = {unit for unit in capacity.pending if len(unit) > 1}
+    sharing = _sharing(capacity)
     room = capacity.offered_by_node(model, but=sharing)
     return _pool(view, model, jobs, room, _limit(capacity, model, sum(room), sharing))
+
+
+def _sharing(capacity: Capacity) -> set[tuple[JobId, ...]]:
+    return {unit for unit in capacity.pending if len(unit) > 1}
 
 
 def _pool(view: View, model: str, jobs: Sequence[Job], room: Sequence[int], limit: int) -> Pool:

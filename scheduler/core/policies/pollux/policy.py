@@ -41,6 +41,7 @@ from scheduler.core.building_blocks.elastic.grants import (
     changes_of,
     grants_of,
     minimum_starts,
+    misfits_of,
     starts_beside_parts,
     waiting_in,
 )
@@ -147,9 +148,12 @@ class Pollux:
             if answer.population:
                 people[pool.gpu_model] = _noted(answer.population, pool)
         grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
-        running = view.running.keys() - set(stops)
         line = sorted(view.jobs.values(), key=lambda job: _rank(job, view))
-        grants = (*grants, *starts_beside_parts(view, line, grants, stops))
+        running = view.running.keys() - set(stops)
+        # The search counts GPUs of one model. A gang whose CPUs or memory are short there may run on another.
+        misfits = [job for job in misfits_of(pools, rows, grants) if job.id not in view.running]
+        grants += minimum_starts(view, misfits, grants, stops)
+        grants += starts_beside_parts(view, line, grants, stops)
         queue = waiting_in([job for job in line if job.id not in running], grants)
         memory: dict[str, Any] = {"policy": "pollux", "at": view.now, **waits.memory(served)}
         if people:

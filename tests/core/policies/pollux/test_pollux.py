@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Job, JobId, Running, Snapshot
+from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Job, JobId, Node, Running, Snapshot, Task
 from scheduler.core.model.training import Goodput
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import make_policy
-from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 from tests.core.virtual_loop import VirtualLoop
 
 #: On a V100: 64 samples in 0.18 s, and little time to synchronise.
@@ -63,6 +71,34 @@ def test_a_job_of_which_nothing_was_measured_has_one_gpu_then_twice_as_many_as_e
 
 def test_what_was_measured_says_how_far_it_may_grow() -> None:
     assert sizes(world(elastic(1, 16, goodput=SCALES), nodes=4)) == {1: 8}
+
+
+@pytest.mark.parametrize("search", ["greedy", "genetic"])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        (make_node(1, gpus=4), make_node(2, gpus=4, broken=(3,)), make_node(3, gpus=4)),
+        (make_node(1, gpus=4), make_node(2, gpus=4, schedulable=False), make_node(3, gpus=4)),
+    ],
+    ids=["a broken GPU", "a cordoned node"],
+)
+def test_a_gang_on_gpus_that_can_no_longer_be_handed_out_stays_and_the_others_are_served(
+    nodes: tuple[Node, ...], search: str
+) -> None:
+    """It used to stop its whole virtual cluster for as long as it ran."""
+    gang = elastic(1, replicas=8)
+    held = make_running(gang, [[number] for number in (*range(100, 104), *range(200, 204))], since=NOW - 60)
+    facts = world(gang, elastic(2), running=(held,), parameters={"search": search}, nodes=3)
+    assert sizes(replace(facts, nodes=nodes)) == {1: 8, 2: 1}
+
+
+def test_a_job_too_large_for_the_nodes_of_its_preferred_model_runs_on_another() -> None:
+    job = make_job(1, tasks=(Task(replicas=1, gpus=1, cpus=40.0),), throughput={"P100": 10.0, "V100": 5.0})
+    nodes = (make_node(1, gpu_model="P100", cpus=32.0), make_node(2, gpu_model="V100", cpus=64.0))
+    cluster = make_virtual_cluster(guaranteed={"P100": 8, "V100": 8}, policy="pollux")
+    # Every round is a cycle, so no round in between starts what the search left.
+    facts = make_snapshot(nodes=nodes, jobs=[job], virtual_clusters=[cluster], round_seconds=60.0)
+    assert sizes(facts) == {1: 1}
 
 
 def test_gpus_go_where_they_are_of_use() -> None:
