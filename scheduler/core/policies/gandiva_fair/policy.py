@@ -27,6 +27,8 @@ choices:
 - Within a user a job of priority p has p + 1 times the tickets (below 0: 1 / (1 - p) times). Priority does
   not count between users: each could claim more by raising it.
 - Idle GPUs are handed out at once, to the user that is owed most.
+- A job whose user has parts of two models that are alike for it stays on the one where it runs, as long as no
+  other job has its turn on these GPUs.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 User = tuple[str, str]
 #: GPUs, also fractions of them, by user and model.
 Parts = Mapping[User, Mapping[str, float]]
+#: By user and model: jobs and what they are owed there, in the order in which they get turns.
+Candidates = Mapping[tuple[User, str], Sequence[tuple[float, Unit]]]
 
 #: Digits after the point of GPU-seconds that are remembered.
 DIGITS = 3
@@ -160,40 +162,57 @@ class StrideTimeSlices(TimeSlices):
         self._stride, self._parts, self._quantum_seconds = stride, parts, quantum_seconds
 
     def serve_due(self, time_shares: TimeShares) -> None:
-        """Give turns by stride, on each model to those that have targets there."""
-        candidates = self._candidates(time_shares)
+        """Give turns by stride, on each model to those that have targets there.
+
+        A job that runs on a model as fast for it comes after all others: it moves only when it lost its GPUs.
+        """
+        candidates, movers = self._candidates(time_shares)
         largest: dict[str, float] = {}
-        for (_, model), line in candidates.items():
+        for (_, model), line in [*candidates.items(), *movers.items()]:
             largest[model] = max(largest.get(model, 0), *[self._gpus(unit) for _, unit in line])
         for model, gpus in largest.items():
             self._stride.bound(model, MOST_QUANTA * gpus * self._quantum_seconds)
-        owed = self._owed_soon(candidates)
+        owed = self._owed_soon(sorted({*candidates, *movers}))
         for model, gpus in largest.items():
             unit = self._leader(model, candidates, owed, gpus * self._quantum_seconds)
             if unit is not None and self.give(unit, model):
                 owed[user_of(self._view.jobs[unit[0]]), model] -= self._gpus(unit) * self._quantum_seconds
+        self._take_turns(candidates, owed)
+        self._take_turns(movers, owed)
+
+    def _take_turns(self, candidates: Candidates, owed: dict[tuple[User, str], float]) -> None:
+        """Give turns, each time to the user that is owed most, which pays for it."""
         lines = {key: iter(line) for key, line in candidates.items()}
-        queue = [(-seconds, key) for key, seconds in owed.items()]
+        queue = [(-owed[key], key) for key in candidates]
         heapq.heapify(queue)
         while queue:
             behind, (user, model) = heapq.heappop(queue)
             unit = self._give_first(lines[user, model], model)
             if unit is not None:
-                heapq.heappush(queue, (behind + self._gpus(unit) * self._quantum_seconds, (user, model)))
+                owed[user, model] = -behind - self._gpus(unit) * self._quantum_seconds
+                heapq.heappush(queue, (-owed[user, model], (user, model)))
 
-    def _candidates(self, time_shares: TimeShares) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
-        """Return the jobs of each user with a target on a model and what they are owed there, most first.
+    def _candidates(self, time_shares: TimeShares) -> tuple[Candidates, Candidates]:
+        """Return the jobs with a target on a model; and apart from them those for which it is no faster than
+        the other model on which they run, with a target there, too.
 
         A job that runs on another model comes later: its user gets its part of both models whichever job is
         where.
         """
         found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
+        movers: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
         patience = MOVE_QUANTA * self._quantum_seconds
         for (priority, owed, *others), unit, model in self._due(time_shares):
-            running = self._view.running.get(unit[0])
-            later = patience if running is not None and running.gpu_model != model else 0.0
-            user = user_of(self._view.jobs[unit[0]])
-            found.setdefault((user, model), []).append(((priority, owed + later, *others), unit))
+            job, running = self._view.jobs[unit[0]], self._view.running.get(unit[0])
+            moves = running is not None and running.gpu_model != model
+            there = running.gpu_model if running is not None and moves else model
+            gains = self._run_options.speed(job, model) > self._run_options.speed(job, there)
+            lines = movers if moves and not gains and there in time_shares[unit] else found
+            rank = priority, owed + (patience if moves else 0.0), *others
+            lines.setdefault((user_of(job), model), []).append((rank, unit))
+        return self._in_order(found), self._in_order(movers)
+
+    def _in_order(self, found: Mapping[tuple[User, str], list[tuple[Any, ...]]]) -> Candidates:
         return {
             key: [(self._deficits.owed(unit, key[1]), unit) for _, unit in sorted(line)]
             for key, line in sorted(found.items())
@@ -215,7 +234,7 @@ class StrideTimeSlices(TimeSlices):
     def _leader(
         self,
         model: str,
-        candidates: Mapping[tuple[User, str], Sequence[tuple[float, Unit]]],
+        candidates: Candidates,
         owed: Mapping[tuple[User, str], float],
         most: float,
     ) -> Unit | None:

@@ -230,6 +230,19 @@ class TestTurns:
         on_fast = {stay.job for stay in engine.stays if stay.gpu_model == "V100"}
         assert on_fast == {one.id for one in jobs}
 
+    @pytest.mark.parametrize("users", ["a", "aab", "abcabc"])
+    def test_jobs_that_all_run_on_models_as_fast_for_them_stay_where_they_are(self, users: str) -> None:
+        """Each has a target on both models, and used to go from one to the other every quantum."""
+        jobs = [job(number, user) for number, user in enumerate(users, start=1)]
+        engine = play(snapshot(jobs, nodes(4, 4), WEIGHTS), 60)
+        assert [stay for stay in engine.stays if stay.end == "moved"] == []
+
+    def test_users_have_their_parts_of_models_that_are_alike(self) -> None:
+        jobs = [job(number, "a" if number < 4 else "b") for number in range(1, 12)]
+        engine = play(snapshot(jobs, nodes(2, 2), {"a": 1, "b": 1}), 60)
+        had = gpu_seconds(engine)
+        assert had["a"] == pytest.approx(had["b"], abs=4 * QUANTUM)
+
     def test_jobs_that_end_before_the_next_round_have_paid_for_their_time(self) -> None:
         short = [job(number, "a") for number in range(11, 211)]
         jobs = [*short, *[job(number, "b") for number in range(1, 5)]]
