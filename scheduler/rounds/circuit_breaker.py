@@ -7,7 +7,7 @@ episode. Start and end are events, and show on the page of virtual clusters.
 A policy that never returns may serve many views, and a round ends before each of them has had its time. So
 the second late view of a policy crowds out the others that it serves, and late views that took half of a
 round's time together crowd out all others. The cheap policy decides for them, too. They have not failed, and
-are tried in the next round.
+are tried in the next round. The same holds for all views where their plan breaks a rule of the whole cluster.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ class CircuitBreaker:
         }
         self._crowded_out.update(out)
         return out
+
+    def set_aside(self, why: str) -> Mapping[str, str]:
+        """Return all views, none of which is tried in this round any more, and why."""
+        self._crowded_out.update(self._policies)
+        return {**dict.fromkeys(self._policies, why), **self.skipped}
 
     @property
     def expects_computations(self) -> bool:

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from scheduler.core.building_blocks.computing import Timekeeper
 from scheduler.core.model import codec
+from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.gc_paused import gc_paused
@@ -137,7 +138,13 @@ def _run(number: int) -> None:
     if circuit_breaker.expects_computations:
         solver().warm_up()
     read = time.perf_counter()
-    plan, budget = _decided(snapshot, circuit_breaker.skipped, circuit_breaker)
+    try:
+        plan, budget = _decided(snapshot, circuit_breaker.skipped, circuit_breaker)
+    except PlanError as error:
+        # A fault of ours, and nothing says of which view. It must not keep all of them from their GPUs.
+        log.exception("round %d: the plan breaks a rule, and the cheap policy decides for all views", number)
+        set_aside = circuit_breaker.set_aside(f"the plan of all views together breaks a rule: {error}")
+        plan, budget = _decided(snapshot, set_aside, circuit_breaker)
     decided = time.perf_counter()
     try:
         stored_plan = codec.dumps_plan(plan)

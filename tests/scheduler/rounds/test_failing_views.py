@@ -10,12 +10,15 @@ import pytest
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.model.plan import Decision, Grant, Reason, Tier
-from scheduler.core.model.snapshot import JobId, Memory
+from scheduler.core.model import codec
+from scheduler.core.model.errors import PlanError
+from scheduler.core.model.plan import Decision, Grant, Plan, Reason, Tier
+from scheduler.core.model.snapshot import JobId, Memory, Snapshot
 from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.policies.fifo import Fifo
-from scheduler.core.round import registry, run_view
+from scheduler.core.round import decide, registry, run_view
 from scheduler.models import Round
+from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
 from tests.scheduler.builders import make_job, make_node, make_vc
 from tests.scheduler.conftest import World
@@ -150,3 +153,27 @@ def test_a_step_between_them_that_errs(
 
     monkeypatch.setattr(run_view, step, erring)
     assert_costs_itself_only("KeyError((1,))")
+
+
+def test_a_plan_that_breaks_a_rule_is_made_again_by_the_cheap_policy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a round used to fail, and so did the next ones while the facts were the same."""
+    job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster)
+    honest = decide.check
+
+    def check(snapshot: Snapshot, plan: Plan) -> None:
+        if not plan.degraded:
+            raise PlanError("job 1 is on a node of others")
+        honest(snapshot, plan)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decide, "check", check)
+        row = Round.objects.get(number=run_round())
+    assert (row.state, row.started) == ("applied", 1)
+    assert row.degraded.keys() == {FAILING, "spare"}
+    assert "breaks a rule: job 1 is on a node of others" in row.degraded[FAILING]
+    assert job.attempts.exists()
+    assert decided_again(row) == codec.loads_plan(bytes(row.plan))
+    # The views' own policies are tried at once in the next round.
+    assert Round.objects.get(number=run_round()).degraded == {}
