@@ -254,12 +254,16 @@ class Profiler:
 
     def _largest_gang(self, offered: Mapping[str, int]) -> int:
         """Return the GPUs of the model without which some gang of the view could never start."""
-        largest = 0
+        largest, cluster = 0, self._view.capacity.cluster
         for job in self._view.jobs.values():
             gpus = self._needs(job)
             if largest < gpus <= self._most:
-                accepted = models_of(job, self._view.capacity.cluster)
-                elsewhere = [offered[model] for model in accepted if model != self._model]
+                accepted, replica = models_of(job, cluster), max([task.gpus for task in job.tasks])
+                elsewhere = [
+                    offered[model]
+                    for model in accepted
+                    if model != self._model and cluster.fleets[model].largest_node >= replica
+                ]
                 if self._model in accepted and gpus > max(elsewhere, default=0):
                     largest = gpus
         return largest
