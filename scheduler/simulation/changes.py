@@ -182,7 +182,11 @@ def _budget(where: str, value: Mapping[str, Any]) -> Change:
         raise InputError(f"{where}: renewed_at: {shown(renewals)} is not a list of instants")
     instants = sorted(_seconds(where, "renewed_at", each) for each in renewals)
     budget = Budget(amount=amount, left=amount, by_price=unit == "cost", renewals=tuple(instants))
-    return _with_tenant(where, value, lambda tenant: replace(tenant, budget=budget, budget_spent=False))
+
+    def unspent(tenant: Tenant) -> Tenant:
+        return replace(tenant, budget=budget, budget_spent=False, budget_renewed_at=None)
+
+    return _with_tenant(where, value, unspent)
 
 
 def _with_tenant(where: str, value: Mapping[str, Any], changed: Callable[[Tenant], Tenant]) -> Change:

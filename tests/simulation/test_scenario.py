@@ -80,6 +80,25 @@ def test_a_drained_node_is_left_in_time_and_a_spent_budget_is_waited_out(tmp_pat
     assert "third: succeeded at 3660 s" in lines
 
 
+def test_a_budget_like_the_one_before_begins_with_no_use(tmp_path: Path) -> None:
+    """Four GPUs use up one GPU-hour in 900 s, so the budget of 3,600 s is spent at 4,500 s."""
+    budget, job = "budget: {tenant: everyone, gpu_hours: 1}", "gpus: 4, duration_seconds: 1200}"
+    text = f"""
+cluster: v100=4:4
+round_seconds: 10
+events:
+  - {{at: 0, {budget}}}
+  - {{at: 0, submit: {{name: first, {job}}}
+  - {{at: 1300, submit: {{name: second, {job}}}
+  - {{at: 3600, {budget}}}
+  - {{at: 5000, submit: {{name: third, {job}}}
+"""
+    lines = [line.strip() for line in told(tmp_path, text).splitlines()]
+    assert any("second waits: Tenant everyone has used up its budget" in line for line in lines)
+    assert "second: succeeded at 4800 s" in lines
+    assert any("third waits: Tenant everyone has used up its budget" in line for line in lines)
+
+
 RESERVED = """
 cluster: v100=8:4
 policy: fifo
