@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.replay import replay_scenario
+from scheduler.simulation.scenario import read_scenario
 from scheduler.simulation.sweep import Case
 
 STORY = """
@@ -151,6 +152,18 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
             "event 1: quota: cpus: 'many' is not a number of CPUs of at least 0",
         ),
         ("{at: 0, quota: {tenant: everyone, memory: big}}", "event 1: quota: memory: 'big' is not a size"),
+        ("{at: 0, quota: {tenant: everyone, gpus: {v100: true}}}", "event 1: quota: gpus:"),
+        (
+            "{at: 0, virtual_cluster: {name: cluster, guaranteed: {v100: true}}}",
+            "virtual_cluster: guaranteed:",
+        ),
+        ("{at: 0, offer: {virtual_cluster: cluster, gpus: {v100: true}, ends_at: 9}}", "offer: gpus:"),
+        (
+            "{at: 0, submit: {gpus: 1, duration_seconds: 1}}\n  - {at: 0, cancel: true}",
+            "event 2: 'True' is not a job",
+        ),
+        ("{at: 0, cancel: null}", "event 1: must have `at` and exactly one of submit"),
+        ("{at: 0, reserve: {name: null, tenant: everyone, nodes: [v100-0001]}}", "reserve: must have a name"),
         ("{at: 0, drain: {node: v100-0001}}", "event 1: drain: until: is missing"),
         ("{at: 0, drain: {node: v100-9, until: 9}}", "event 1: drain: there is no node"),
         (
@@ -222,6 +235,24 @@ def test_a_wrong_event_is_named(tmp_path: Path, event: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         told(tmp_path, f"cluster: v100=2:2\nevents:\n  - {event}\n")
     assert said in str(error.value).replace('"', "'")
+
+
+def test_what_is_null_counts_as_left_out(tmp_path: Path) -> None:
+    (tmp_path / "story.yaml").write_text(
+        """
+cluster: v100=2:2
+policy: null
+autoscaling: {min_nodes: 1, max_nodes: null}
+events:
+  - {at: 0, submit: {name: null, user: null, search: null, gpus: 1, duration_seconds: 60}}
+  - {at: 5, quota: {tenant: everyone, gpus: {v100: 1}, cpus: null}}
+  - {at: 9, virtual_cluster: {name: cluster, policy: null, placer: null}}
+"""
+    )
+    scenario = read_scenario(tmp_path / "story.yaml")
+    [arrival] = scenario.workload.arrivals
+    assert (arrival.job.user, arrival.job.search, scenario.names, scenario.policy) == ("", "", {}, "")
+    assert "job 1: succeeded at 60 s" in told(tmp_path, (tmp_path / "story.yaml").read_text())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
@@ -38,6 +38,11 @@ def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise BadField(next(name for name in names if names.count(name) > 1), "is given twice; give it once")
     return made
+
+
+def stated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without the fields that are null, which count as left out."""
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def shown(value: object) -> str:

@@ -134,8 +134,9 @@ def read_job(
 ) -> TracedJob:
     """Return the job that these fields describe; raise BadField for the first wrong field."""
     _check_names(given)
-    estimated = "estimate_seconds" in given
-    return _job(given, _EarlierJobs(), estimated=estimated, profiles=profiles, gpus_per_node=gpus_per_node)
+    # An estimate that is null is unknown; the options decide one that is left out.
+    estimated, job = "estimate_seconds" in given, fields.stated(given)
+    return _job(job, _EarlierJobs(), estimated=estimated, profiles=profiles, gpus_per_node=gpus_per_node)
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _object(line: str) -> dict[str, Any]:
     if not isinstance(job, dict):
         raise BadField("", "is not a JSON object")
     _check_names(job)
-    return {name: value for name, value in job.items() if value is not None}
+    return fields.stated(job)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
@@ -477,10 +478,7 @@ def _cell(value: Any) -> str:
 def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
     """Raise InputError for the first job that would not be read back unchanged."""
     seen = _EarlierJobs()
-    traced = [
-        _job({name: value for name, value in record.items() if value is not None}, seen, estimated=True)
-        for record in records
-    ]
+    traced = [_job(fields.stated(record), seen, estimated=True) for record in records]
     for was, back in zip(workload.arrivals, make_workload("", traced, TraceOptions()).arrivals, strict=True):
         if was != back:
             raise InputError(f"job {was.job.id} has more than the native trace format can express: {was.job}")
