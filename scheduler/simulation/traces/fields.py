@@ -40,6 +40,20 @@ def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
+def pairs(field: str, text: str, separator: str = "|") -> dict[str, str]:
+    """Return the values of a list such as v100=12.5|p100=8 by name; that of a part without = is empty.
+
+    A name may not be given twice: which of the two holds would be a guess.
+    """
+    values: dict[str, str] = {}
+    for part in filter(None, text.split(separator)):
+        name, _, value = part.rpartition("=")
+        if name in values:
+            raise BadField(field, f"{shown(text)}: {name} is given twice; give it once")
+        values[name] = value
+    return values
+
+
 def stated(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object without the fields that are null, which count as left out."""
     return {name: value for name, value in given.items() if value is not None}
