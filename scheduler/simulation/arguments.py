@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -233,30 +233,21 @@ def understand(arguments: Sequence[str]) -> Order:
         strict=given.strict,
         view_budget_seconds=given.view_budget,
         window=_window(given.window),
-        options=dict(pair_of("--option", text) for text in given.option),
-        costs={
-            name: number_of("--cost", name, text)
-            for name, text in (pair_of("--cost", each) for each in given.cost)
-        },
-        failures={
-            name: number_of("--failure", name, text)
-            for name, text in (pair_of("--failure", each) for each in given.failure)
-        },
+        options=pairs_of("--option", given.option),
+        costs=numbers_of("--cost", given.cost),
+        failures=numbers_of("--failure", given.failure),
         locality=given.locality,
         steps=given.steps,
         moves=given.moves,
         goodput=given.goodput,
         interference=given.interference,
-        autoscaling={
-            name: number_of("--autoscaling", name, text)
-            for name, text in (pair_of("--autoscaling", each) for each in given.autoscaling)
-        },
+        autoscaling=numbers_of("--autoscaling", given.autoscaling),
         cells=given.cells,
         private=given.private,
     )
     if given.report is not None and find_spec("matplotlib") is None:
         raise InputError("--report draws with matplotlib: install allotment-server[simulator]")
-    axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
+    axes = {name: values.split(",") for name, values in pairs_of("--sweep", given.sweep).items()}
     # A scenario's file may set what the command line leaves open.
     policies = given.policy or ["" if given.scenario else DEFAULT_POLICY]
     cases = tuple(expand(case, policies, given.seed or [0], axes))
@@ -275,20 +266,30 @@ def understand(arguments: Sequence[str]) -> Order:
     )
 
 
-def pair_of(option: str, text: str) -> tuple[str, str]:
-    """Return the name and the value of an option; raise InputError when it is not NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not name or not equals or not value:
-        raise InputError(f"{option} {text}: write NAME=VALUE")
-    return name, value
+def pairs_of(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return what an option gives to each name; raise InputError for a text that is not NAME=VALUE, and for a
+    name given twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise InputError(f"{option} {text}: write NAME=VALUE")
+        if name in values:
+            raise InputError(f"{option} {name} is given twice")
+        values[name] = value
+    return values
 
 
-def number_of(option: str, name: str, text: str) -> float:
-    """Return the number that an option gives to a name; raise InputError when it is not a number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{option} {name}: {text!r} is not a number") from None
+def numbers_of(option: str, texts: Iterable[str]) -> dict[str, float]:
+    """Return the same as numbers; raise InputError for a value that is not one."""
+    numbers: dict[str, float] = {}
+    for name, text in pairs_of(option, texts).items():
+        try:
+            numbers[name] = float(text)
+        except ValueError:
+            raise InputError(f"{option} {name}: {text!r} is not a number") from None
+    return numbers
 
 
 def _window(text: str | None) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from scheduler.core.sim.result import Result
 from scheduler.core.sim.rules import Autoscaling
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
-from scheduler.simulation.traces.fields import BadField, number, shown
+from scheduler.simulation.traces.fields import BadField, number, shown, stated
 
 _NODES = ("min_nodes", "max_nodes")
 
@@ -22,7 +22,7 @@ def read_autoscaling(where: str, given: Any) -> Autoscaling:
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: {shown(given)} is not an object like {{min_nodes: 1, max_nodes: 4}}")
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in stated(given).items():
         if name not in known:
             raise InputError(f"{where}: there is no {name!r}; choose {wording.either(known)}")
         try:

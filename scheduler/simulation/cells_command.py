@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from scheduler.core.cells.document import from_document, to_document
 from scheduler.core.cells.errors import Problem, SpecificationError
 from scheduler.core.sim.advice import Advice, AdviceError, Demands, Effort, advise
 from scheduler.core.sim.recommending import DAY_SECONDS, Figures, Recommendation, recommendation
-from scheduler.simulation.arguments import number_of, pair_of
+from scheduler.simulation.arguments import numbers_of, pairs_of
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import ROUND_SECONDS
@@ -169,23 +170,33 @@ def advise_by_a_trace(order: argparse.Namespace) -> int:
 
 def _demands(order: argparse.Namespace) -> Demands:
     minimum: dict[str, dict[str, int]] = {}
-    for text in order.minimum:
-        where, count = pair_of("--minimum", text)
+    for where, count in pairs_of("--minimum", order.minimum).items():
         vc, colon, kind = where.partition(":")
         if not (vc and colon and kind and count.isdecimal()):
-            raise InputError(f"--minimum {text}: write VC:TYPE=CELLS")
+            raise InputError(f"--minimum {where}={count}: write VC:TYPE=CELLS")
         minimum.setdefault(vc, {})[kind] = int(count)
     return Demands(
-        budget_gpus={model: int(gpus) for model, gpus in _numbers("--budget", order.budget).items()},
-        price_per_gpu_hour=_numbers("--price", order.price),
+        budget_gpus=_budgets(order.budget),
+        price_per_gpu_hour=_prices(order.price),
         minimum=minimum,
         keep=tuple(order.keep),
     )
 
 
-def _numbers(option: str, texts: Sequence[str]) -> Mapping[str, float]:
-    pairs = [pair_of(option, text) for text in texts]
-    return {name: number_of(option, name, value) for name, value in pairs}
+def _budgets(texts: Sequence[str]) -> Mapping[str, int]:
+    budgets = numbers_of("--budget", texts)
+    for model, gpus in budgets.items():
+        if not (gpus >= 0 and gpus.is_integer()):
+            raise InputError(f"--budget {model}={gpus:g}: write MODEL=GPUS, a whole number of them")
+    return {model: int(gpus) for model, gpus in budgets.items()}
+
+
+def _prices(texts: Sequence[str]) -> Mapping[str, float]:
+    prices = numbers_of("--price", texts)
+    for model, price in prices.items():
+        if not 0 <= price < math.inf:
+            raise InputError(f"--price {model}={price:g}: a price must be a number of at least 0")
+    return prices
 
 
 def _advice(order: argparse.Namespace, demands: Demands) -> Advice:
@@ -196,7 +207,7 @@ def _advice(order: argparse.Namespace, demands: Demands) -> Advice:
         limit=order.limit,
         policy=order.policy,
         round_seconds=order.round_seconds,
-        options=dict(pair_of("--option", text) for text in order.option),
+        options=pairs_of("--option", order.option),
     )
     experiment = prepare(case).experiment
     cluster = experiment.cluster

@@ -143,7 +143,7 @@ def _with_node(where: str, facts: Snapshot, name: str, changed: Callable[[Node],
 def _quota(where: str, value: Mapping[str, Any]) -> Change:
     """Replace the whole quota."""
     refuse_unknown(where, value, ("tenant", "gpus", "cpus", "memory"))
-    quota = _counts(f"{where}: gpus", value.get("gpus", {}))
+    quota = counts_of(f"{where}: gpus", value.get("gpus", {}))
     cpus = _amount(where, "cpus", value["cpus"], "CPUs") if "cpus" in value else None
     memory = _memory(where, value["memory"]) if "memory" in value else None
     limited = _with_tenant(
@@ -182,7 +182,11 @@ def _budget(where: str, value: Mapping[str, Any]) -> Change:
         raise InputError(f"{where}: renewed_at: {shown(renewals)} is not a list of instants")
     instants = sorted(_seconds(where, "renewed_at", each) for each in renewals)
     budget = Budget(amount=amount, left=amount, by_price=unit == "cost", renewals=tuple(instants))
-    return _with_tenant(where, value, lambda tenant: replace(tenant, budget=budget, budget_spent=False))
+
+    def unspent(tenant: Tenant) -> Tenant:
+        return replace(tenant, budget=budget, budget_spent=False, budget_renewed_at=None)
+
+    return _with_tenant(where, value, unspent)
 
 
 def _with_tenant(where: str, value: Mapping[str, Any], changed: Callable[[Tenant], Tenant]) -> Change:
@@ -212,7 +216,7 @@ def _virtual_cluster(where: str, value: Mapping[str, Any]) -> Change:
             except UnknownPlugin as error:
                 raise InputError(f"{where}: {key}: {error}") from None
     if "guaranteed" in value:
-        changes["guaranteed"] = _counts(f"{where}: guaranteed", value["guaranteed"])
+        changes["guaranteed"] = counts_of(f"{where}: guaranteed", value["guaranteed"])
 
     def change(facts: Snapshot) -> Snapshot:
         if name not in [vc.name for vc in facts.virtual_clusters]:
@@ -250,7 +254,9 @@ def _seconds(where: str, field: str, value: Any) -> float:
         raise InputError(f"{where}: {bad}") from None
 
 
-def _counts(where: str, value: Any) -> dict[str, int]:
-    if not isinstance(value, dict) or not all(isinstance(gpus, int) and gpus >= 0 for gpus in value.values()):
-        raise InputError(f"{where}: {shown(value)} is not an object of GPUs by model, like {{v100: 8}}")
-    return {str(model): gpus for model, gpus in value.items()}
+def counts_of(where: str, value: Any) -> dict[str, int]:
+    """Return numbers of GPUs by model, or of cells by type; raise InputError for anything else."""
+    # Python takes true for a 1.
+    if not isinstance(value, dict) or not all(type(count) is int and count >= 0 for count in value.values()):
+        raise InputError(f"{where}: {shown(value)} is not an object of whole numbers, like {{v100: 8}}")
+    return {str(name): count for name, count in value.items()}

@@ -30,6 +30,7 @@ from scheduler.core.model.loan_terms import (
 )
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.market import Market
+from scheduler.simulation.changes import counts_of
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces.fields import BadField, seconds, shown
 
@@ -198,11 +199,5 @@ class _Fields:
         return None if given is None else self.lot(given)
 
     def lot(self, value: Mapping[str, Any]) -> Lot:
-        parts: dict[str, dict[str, int]] = {}
-        for part in _LOT:
-            counts = value.get(part, {})
-            whole = isinstance(counts, dict) and all(isinstance(each, int) for each in counts.values())
-            if not whole:
-                raise InputError(f"{self.where}: {part}: {shown(counts)} is not an object like {{v100: 4}}")
-            parts[part] = {str(name): count for name, count in counts.items()}
-        return Lot(gpus=parts["gpus"], cells=parts["cells"])
+        gpus, cells = (counts_of(f"{self.where}: {part}", value.get(part, {})) for part in _LOT)
+        return Lot(gpus=gpus, cells=cells)

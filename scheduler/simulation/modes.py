@@ -139,8 +139,13 @@ def _modes(given: argparse.Namespace) -> Iterable[_Mode]:
 
 
 def _refuse_reading(given: argparse.Namespace) -> None:
-    """Refuse options of reading that the format does not know."""
-    for name in [text.partition("=")[0] for text in given.option]:
+    """Refuse options of reading that the format does not know, and those that another one makes void."""
+    options = dict([text.partition("=")[::2] for text in given.option])
+    if options.get("estimates") == "none" and "estimate_error" in options:
+        raise InputError(
+            "--option estimate_error is not for --option estimates=none: there are no estimates to be wrong"
+        )
+    for name in options:
         formats = _OF_FORMATS.get(name, ())
         if given.generate and (formats or name in _OF_TRACES):
             kind = "gavel:" if is_gavel(given.generate) else "a generator"

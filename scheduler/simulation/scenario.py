@@ -37,7 +37,7 @@ from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
-from scheduler.simulation.traces.fields import BadField, number, shown, within_a_century
+from scheduler.simulation.traces.fields import BadField, number, shown, stated, within_a_century
 from scheduler.simulation.traces.native import read_job
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
@@ -93,6 +93,7 @@ def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
     if not isinstance(content, dict) or not isinstance(content.get("events"), list):
         raise InputError(f"{path.name}: must be an object with a list of events")
     refuse_unknown(path.name, content, _TOP)
+    content = stated(content)
     spec = cluster or str(content.get("cluster", ""))
     if not spec:
         raise InputError(f"{path.name}: names no cluster; give one there, or --cluster")
@@ -117,7 +118,7 @@ class _Reader:
         self._mutations = market_mutations.MarketMutations([vc.name for vc in cluster.virtual_clusters])
 
     def scenario(self) -> Scenario:
-        events = [(place, event) for place, event in enumerate(self._content["events"], start=1)]
+        events = [(place, _stated(event)) for place, event in enumerate(self._content["events"], start=1)]
         for place, event in events:
             self._check(place, event)
             if "submit" in event:
@@ -180,7 +181,7 @@ class _Reader:
             raise InputError(
                 f"{where}: {shown(given)} is not an object like {{gpus: 4, duration_seconds: 60}}"
             )
-        name = str(given.get("name", ""))
+        name = str(stated(given).get("name", ""))
         if name in self._names:
             raise InputError(f"{where}: name {shown(name)} is that of event {self._names[name]}")
         if name:
@@ -250,9 +251,19 @@ class _Reader:
     def _job(self, where: str, value: Any) -> JobId:
         if str(value) in self._numbers:
             return self._numbers[str(value)]
-        if isinstance(value, int) and 0 < value <= len(self._jobs):
+        if type(value) is int and 0 < value <= len(self._jobs):
             return JobId(value)
         raise InputError(f"{where}: {shown(value)} is not a job: give its name, or its number by submission")
+
+
+def _stated(event: Any) -> Any:
+    """Return an event without what is null; a job keeps its nulls, which `read_job` reads."""
+    if not isinstance(event, dict):
+        return event
+    return {
+        key: stated(value) if isinstance(value, dict) and key != "submit" else value
+        for key, value in stated(event).items()
+    }
 
 
 def _words(value: Any) -> str:

@@ -59,6 +59,8 @@ _NUMBERS: Mapping[str, Callable[[str], float]] = {
     "limit": int,
     "interference": float,
 }
+#: Axes that are off or on.
+_SWITCHES = ("cells", "steps", "moves", "autoscaling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,9 +309,9 @@ def expand(
 ) -> list[Case]:
     """Return the case with every combination of policy, seed and the values of each axis, in that order.
 
-    An axis is a field of Case that holds a number or a text, or an entry of its costs, failures or
-    autoscaling, such as "costs.start_seconds". Raises InputError for another axis, or for a value that should
-    be a number and is not.
+    An axis is a field of Case that holds a number, a text, or no or yes, or an entry of its costs, failures
+    or autoscaling, such as "costs.start_seconds". Raises InputError for another axis, and for a value that is
+    none of the axis.
     """
     cases = [replace(case, policy=policy, seed=seed) for policy in policies for seed in seeds]
     for axis, values in axes.items():
@@ -322,21 +324,20 @@ def _with(case: Case, axis: str, text: str) -> Case:
     if axis in ("placer", "cluster", "trace"):
         name_of: Any = {axis: text}
         return replace(case, **name_of)
-    if axis in ("cells", "steps", "moves") and text in ("no", "yes"):
-        is_on: Any = {axis: text == "yes"}
-        return replace(case, **is_on)
-    if axis == "autoscaling" and text in ("no", "yes"):
+    if axis in _SWITCHES and text not in ("no", "yes"):
+        raise InputError(f"axis {axis}: {text!r} is neither no nor yes")
+    if axis == "autoscaling":
         if not case.autoscaling:
             raise InputError("axis autoscaling: state its bounds, such as --autoscaling min_nodes=1")
         return case if text == "yes" else replace(case, autoscaling={})
+    if axis in _SWITCHES:
+        is_on: Any = {axis: text == "yes"}
+        return replace(case, **is_on)
     if not (axis in _NUMBERS or (dot and group in ("costs", "failures", "autoscaling"))):
         choices = [
             *_NUMBERS,
             "placer",
-            "cells=no,yes",
-            "steps=no,yes",
-            "moves=no,yes",
-            "autoscaling=no,yes",
+            *[f"{switch}=no,yes" for switch in _SWITCHES],
             "cluster",
             "trace",
             "costs.NAME",
@@ -344,10 +345,12 @@ def _with(case: Case, axis: str, text: str) -> Case:
             "autoscaling.NAME",
         ]
         raise InputError(f"there is no axis {axis!r}; choose {wording.either(choices)}")
+    kind = _NUMBERS.get(axis, float)
     try:
-        value = _NUMBERS.get(axis, float)(text)
+        value = kind(text)
     except ValueError:
-        raise InputError(f"axis {axis}: {text!r} is not a number") from None
+        what = "a whole number" if kind is int else "a number"
+        raise InputError(f"axis {axis}: {text!r} is not {what}") from None
     changed: Any = {**getattr(case, group), name: value} if dot else value
     return replace(case, **{group: changed})
 

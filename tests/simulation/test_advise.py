@@ -71,7 +71,12 @@ def test_demands_are_kept(files: list[str], capsys: pytest.CaptureFixture[str]) 
     [
         (["--budget", "V100"], "write NAME=VALUE"),
         (["--budget", "V100=few"], "is not a number"),
+        (["--budget", "V100=nan"], "write MODEL=GPUS"),
+        (["--budget", "V100=28", "--budget", "V100=32"], "--budget V100 is given twice"),
+        (["--price", "V100=1", "--price", "V100=2"], "--price V100 is given twice"),
+        (["--price", "V100=nan"], "a price must be a number of at least 0"),
         (["--minimum", "busy=3"], "write VC:TYPE=CELLS"),
+        (["--minimum", "busy:V100-SOCKET=3", "--minimum", "busy:V100-SOCKET=2"], "is given twice"),
     ],
 )
 def test_wrong_use_is_told(

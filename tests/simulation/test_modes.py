@@ -244,6 +244,10 @@ def test_every_option_changes_what_is_done_or_is_refused(
             "--option tenants is for helios, philly or slurm; allot does",
         ),
         ((*MODES["generator"], "--option", "gpu_models=v100"), "--option gpu_models is for traces"),
+        (
+            (*MODES["trace"], "--option", "estimates=none", "--option", "estimate_error=2"),
+            "--option estimate_error is not for --option estimates=none: there are no estimates",
+        ),
         (("--trace", "jobs.csv", "--cluster", "v100=4", "--jobs"), "--jobs adds to what --json or --report"),
     ],
 )

@@ -180,6 +180,12 @@ def test_elastic_jobs_come_back_as_they_were(tmp_path: Path) -> None:
         ({"loss": "linear:a=1"}, "neither sublinear"),
         ({"loss": "sublinear:a=0,b=0,c=1,d=0"}, "does not fall"),
         ({"loss": "superlinear:mu=1.5,b=0,c=0"}, "mu must be between 0 and 1"),
+        ({"loss": "superlinear:mu=0.9,mu=0.5,b=0,c=0"}, "mu is given twice"),
+        ({"throughput": "v100=1|v100=9"}, "v100 is given twice"),
+        ({"profile": "gpu=0.2|gpu=0.3|storage=0|network=0"}, "gpu is given twice"),
+        ({"data": "name=imagenet|gib=1|gib=2"}, "gib is given twice"),
+        ({"profile": "amp=0.5"}, "amp is 0 or 1"),
+        ({"skew": 5}, "skew: .*above 0 and at most 1"),
     ],
 )
 def test_what_elastic_jobs_cannot_be_is_refused(fields: dict[str, object], problem: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.replay import replay_scenario
+from scheduler.simulation.scenario import read_scenario
 from scheduler.simulation.sweep import Case
 
 STORY = """
@@ -80,6 +81,25 @@ def test_a_drained_node_is_left_in_time_and_a_spent_budget_is_waited_out(tmp_pat
     assert "third: succeeded at 3660 s" in lines
 
 
+def test_a_budget_like_the_one_before_begins_with_no_use(tmp_path: Path) -> None:
+    """Four GPUs use up one GPU-hour in 900 s, so the budget of 3,600 s is spent at 4,500 s."""
+    budget, job = "budget: {tenant: everyone, gpu_hours: 1}", "gpus: 4, duration_seconds: 1200}"
+    text = f"""
+cluster: v100=4:4
+round_seconds: 10
+events:
+  - {{at: 0, {budget}}}
+  - {{at: 0, submit: {{name: first, {job}}}
+  - {{at: 1300, submit: {{name: second, {job}}}
+  - {{at: 3600, {budget}}}
+  - {{at: 5000, submit: {{name: third, {job}}}
+"""
+    lines = [line.strip() for line in told(tmp_path, text).splitlines()]
+    assert any("second waits: Tenant everyone has used up its budget" in line for line in lines)
+    assert "second: succeeded at 4800 s" in lines
+    assert any("third waits: Tenant everyone has used up its budget" in line for line in lines)
+
+
 RESERVED = """
 cluster: v100=8:4
 policy: fifo
@@ -132,6 +152,18 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
             "event 1: quota: cpus: 'many' is not a number of CPUs of at least 0",
         ),
         ("{at: 0, quota: {tenant: everyone, memory: big}}", "event 1: quota: memory: 'big' is not a size"),
+        ("{at: 0, quota: {tenant: everyone, gpus: {v100: true}}}", "event 1: quota: gpus:"),
+        (
+            "{at: 0, virtual_cluster: {name: cluster, guaranteed: {v100: true}}}",
+            "virtual_cluster: guaranteed:",
+        ),
+        ("{at: 0, offer: {virtual_cluster: cluster, gpus: {v100: true}, ends_at: 9}}", "offer: gpus:"),
+        (
+            "{at: 0, submit: {gpus: 1, duration_seconds: 1}}\n  - {at: 0, cancel: true}",
+            "event 2: 'True' is not a job",
+        ),
+        ("{at: 0, cancel: null}", "event 1: must have `at` and exactly one of submit"),
+        ("{at: 0, reserve: {name: null, tenant: everyone, nodes: [v100-0001]}}", "reserve: must have a name"),
         ("{at: 0, drain: {node: v100-0001}}", "event 1: drain: until: is missing"),
         ("{at: 0, drain: {node: v100-9, until: 9}}", "event 1: drain: there is no node"),
         (
@@ -203,6 +235,24 @@ def test_a_wrong_event_is_named(tmp_path: Path, event: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         told(tmp_path, f"cluster: v100=2:2\nevents:\n  - {event}\n")
     assert said in str(error.value).replace('"', "'")
+
+
+def test_what_is_null_counts_as_left_out(tmp_path: Path) -> None:
+    (tmp_path / "story.yaml").write_text(
+        """
+cluster: v100=2:2
+policy: null
+autoscaling: {min_nodes: 1, max_nodes: null}
+events:
+  - {at: 0, submit: {name: null, user: null, search: null, gpus: 1, duration_seconds: 60}}
+  - {at: 5, quota: {tenant: everyone, gpus: {v100: 1}, cpus: null}}
+  - {at: 9, virtual_cluster: {name: cluster, policy: null, placer: null}}
+"""
+    )
+    scenario = read_scenario(tmp_path / "story.yaml")
+    [arrival] = scenario.workload.arrivals
+    assert (arrival.job.user, arrival.job.search, scenario.names, scenario.policy) == ("", "", {}, "")
+    assert "job 1: succeeded at 60 s" in told(tmp_path, (tmp_path / "story.yaml").read_text())
 
 
 @pytest.mark.parametrize(

@@ -54,12 +54,12 @@ class BudgetMeter:
                     events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
-        """Read new and changed budgets; unchanged ones keep their rest."""
+        """Read new budgets, also those equal to the ones before them; others keep their rest."""
         for tenant in tenants:
             known, budget = self._balances.get(tenant.name), tenant.budget
             if budget is None:
                 self._balances.pop(tenant.name, None)
-            elif known is None or known.budget != budget:
+            elif known is None or known.budget is not budget:
                 is_spent = tenant.budget_spent and budget.left <= _NOTHING_HOURS
                 balance = _Balance(budget, budget.left, self._events.now, is_spent)
                 self._balances[tenant.name] = balance

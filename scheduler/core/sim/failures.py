@@ -83,9 +83,16 @@ class Failures:
         if not 0 <= self.probability <= 1:
             raise ValueError(f"probability is {self.probability}; it must be from 0 to 1")
         if not 0 < self.mean_seconds < float("inf"):
-            raise ValueError(f"mean_seconds is {self.mean_seconds}; it must be above 0")
-        if self.retries < 0 or self.backoff_seconds < 0:
-            raise ValueError("retries and backoff_seconds must be at least 0")
+            raise ValueError(f"mean_seconds is {self.mean_seconds}; it must be a number of seconds above 0")
+        if not 0 <= self.backoff_seconds < float("inf"):
+            raise ValueError(
+                f"backoff_seconds is {self.backoff_seconds}; it must be a number of seconds of at least 0"
+            )
+        # The command line gives all of them as floats.
+        if not (0 <= self.retries < float("inf") and self.retries == int(self.retries)):
+            raise ValueError(f"retries is {self.retries}; it must be a whole number of at least 0")
+        if self.classify not in (0, 1):
+            raise ValueError(f"classify is {self.classify}; it must be 0 or 1")
 
     def strike(self, seed: int, job: int, attempt: int) -> Failure | None:
         """Return the failure that a job's attempt will meet, or None; the same for the same arguments."""

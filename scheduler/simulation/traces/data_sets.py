@@ -15,7 +15,7 @@ _FIELDS = ("name", "gib", "mib_per_second")
 def told(value: Any) -> DataSet | None:
     """Return the data set that a job states, or None. Raises BadField."""
     if isinstance(value, str):
-        value = dict(part.partition("=")[::2] for part in value.split("|") if part)
+        value = fields.pairs("data", value)
     if not isinstance(value, dict) or not set(value) <= set(_FIELDS):
         raise BadField(
             "data", f"{shown(value)} is not a list like name=imagenet|gib=140 of {wording.either(_FIELDS)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
@@ -38,6 +38,25 @@ def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise BadField(next(name for name in names if names.count(name) > 1), "is given twice; give it once")
     return made
+
+
+def pairs(field: str, text: str, separator: str = "|") -> dict[str, str]:
+    """Return the values of a list such as v100=12.5|p100=8 by name; that of a part without = is empty.
+
+    A name may not be given twice: which of the two holds would be a guess.
+    """
+    values: dict[str, str] = {}
+    for part in filter(None, text.split(separator)):
+        name, _, value = part.rpartition("=")
+        if name in values:
+            raise BadField(field, f"{shown(text)}: {name} is given twice; give it once")
+        values[name] = value
+    return values
+
+
+def stated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without the fields that are null, which count as left out."""
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def shown(value: object) -> str:

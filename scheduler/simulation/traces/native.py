@@ -134,8 +134,9 @@ def read_job(
 ) -> TracedJob:
     """Return the job that these fields describe; raise BadField for the first wrong field."""
     _check_names(given)
-    estimated = "estimate_seconds" in given
-    return _job(given, _EarlierJobs(), estimated=estimated, profiles=profiles, gpus_per_node=gpus_per_node)
+    # An estimate that is null is unknown; the options decide one that is left out.
+    estimated, job = "estimate_seconds" in given, fields.stated(given)
+    return _job(job, _EarlierJobs(), estimated=estimated, profiles=profiles, gpus_per_node=gpus_per_node)
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _object(line: str) -> dict[str, Any]:
     if not isinstance(job, dict):
         raise BadField("", "is not a JSON object")
     _check_names(job)
-    return {name: value for name, value in job.items() if value is not None}
+    return fields.stated(job)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
@@ -183,7 +184,6 @@ def _job(
         processors.with_amounts((Task(replicas=1, gpus=gpus),), cpus, memory)
     estimate = given.get("estimate_seconds")
     limit = given.get("time_limit_seconds")
-    skew = given.get("skew")
     job = TracedJob(
         _submitted_at(given["submitted_at"], seen),
         gpus,
@@ -202,7 +202,7 @@ def _job(
         cpus=cpus[0],
         memory_bytes=memory[0],
         use=processors.use_of(given),
-        skew=None if skew is None else fields.positive("skew", skew, "skew"),
+        skew=_skew(given.get("skew")),
         throughput=_throughput(given.get("throughput", "")),
         user=str(given.get("user", "")),
         search=str(given.get("search", "")),
@@ -233,7 +233,7 @@ def loss_curve(text: str) -> LossCurve:
     (mu^(k-b) + c), k being seconds of work (SLAQ, SoCC'17, section 3.2); raise BadField."""
     family, _, rest = text.partition(":")
     names = {"sublinear": ("a", "b", "c", "d"), "superlinear": ("mu", "b", "c")}.get(family)
-    pairs = dict(part.partition("=")[::2] for part in rest.split(","))
+    pairs = fields.pairs("loss", rest, ",")
     if names is None or set(pairs) != set(names):
         raise BadField(
             "loss", f"{shown(text)} is neither sublinear:a=A,b=B,c=C,d=D nor superlinear:mu=M,b=B,c=C"
@@ -339,10 +339,19 @@ def _names(name: str, value: Any, of: str) -> tuple[str, ...]:
     raise BadField(name, f"{shown(value)} is not a list of {of}")
 
 
+def _skew(value: Any) -> float | None:
+    if value is None:
+        return None
+    skew = fields.number("skew", value)
+    if not 0 < skew <= 1:
+        raise BadField("skew", f"{shown(value)} is not a part of the model, above 0 and at most 1")
+    return skew
+
+
 def _throughput(value: Any) -> Mapping[str, float]:
     """Read {"v100": 12.5} or v100=12.5|p100=8."""
     if isinstance(value, str):
-        value = dict(part.rpartition("=")[::2] for part in value.split("|") if part)
+        value = fields.pairs("throughput", value)
     if not isinstance(value, dict) or "" in value:
         raise BadField("throughput", f"{shown(value)} is not a list like v100=12.5|p100=8")
     return {name: fields.positive("throughput", rate, "samples a second") for name, rate in value.items()}
@@ -351,14 +360,16 @@ def _throughput(value: Any) -> Mapping[str, float]:
 def _profile(value: Any) -> Profile | None:
     """Read {"gpu": 0.2, ...} or storage=0.4|gpu=0.2|network=0.1|utilisation=0.35."""
     if isinstance(value, str):
-        value = dict(part.rpartition("=")[::2] for part in value.split("|") if part)
+        value = fields.pairs("profile", value)
     if not isinstance(value, dict) or not set(value) <= set(_PROFILE):
         raise BadField("profile", f"{shown(value)} is not a list like gpu=0.2 of {wording.either(_PROFILE)}")
     told = {name: fields.number("profile", given) for name, given in value.items()}
     if any(figure < 0 for figure in told.values()):
         raise BadField("profile", f"{shown(value)} has a figure below 0")
-    if any(told.get(name, 0) > 1 for name in ("utilisation", "memory_utilisation", "amp")):
-        raise BadField("profile", f"{shown(value)}: utilisation, memory_utilisation and amp are at most 1")
+    if any(told.get(name, 0) > 1 for name in ("utilisation", "memory_utilisation")):
+        raise BadField("profile", f"{shown(value)}: utilisation and memory_utilisation are at most 1")
+    if told.get("amp", 0) not in (0, 1):
+        raise BadField("profile", f"{shown(value)}: amp is 0 or 1")
     stages = [told[name] for name in ("storage", "gpu", "network") if name in told]
     if stages and not (len(stages) == 3 and sum(stages) > 0):
         raise BadField("profile", "storage, gpu and network are given together, and not all of them are 0")
@@ -477,10 +488,7 @@ def _cell(value: Any) -> str:
 def _check(workload: Workload, records: list[dict[str, Any]]) -> None:
     """Raise InputError for the first job that would not be read back unchanged."""
     seen = _EarlierJobs()
-    traced = [
-        _job({name: value for name, value in record.items() if value is not None}, seen, estimated=True)
-        for record in records
-    ]
+    traced = [_job(fields.stated(record), seen, estimated=True) for record in records]
     for was, back in zip(workload.arrivals, make_workload("", traced, TraceOptions()).arrivals, strict=True):
         if was != back:
             raise InputError(f"job {was.job.id} has more than the native trace format can express: {was.job}")

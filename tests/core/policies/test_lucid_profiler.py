@@ -129,6 +129,25 @@ def test_the_profiler_shrinks_for_the_largest_gang() -> None:
     assert in_profiler(snapshot, plan) == [3]
 
 
+def test_the_profiler_shrinks_for_an_elastic_gang_that_is_larger_than_the_view() -> None:
+    """It needs its fewest GPUs, and takes what the profiler leaves."""
+    gang = make_job(1, 1, replicas=4, elastic=(1, 4), submitted_at=NOW)
+    assert started(decide(world(gang, gpus=1))) == [(1,)]
+    snapshot = world(gang, job(2), job(3), gpus=3, profiler_gpus=4)
+    plan = decide(snapshot)
+    assert started(plan) == [(1,), (2,), (3,)]
+    assert in_profiler(snapshot, plan) == [2, 3]
+
+
+def test_a_model_whose_nodes_are_too_small_is_no_place_for_a_gang() -> None:
+    """Eight V100 would do by their number; a replica of eight fits on the A100 node alone."""
+    vc = make_virtual_cluster(
+        guaranteed={"A100": 8, "V100": 8}, policy="lucid", policy_parameters={"profiler_gpus": 2}
+    )
+    nodes = [make_node(1, gpus=8, gpu_model="A100"), make_node(2, gpus=4), make_node(3, gpus=4)]
+    assert started(decide(make_snapshot(nodes=nodes, jobs=[old(1, 8)], virtual_clusters=[vc]))) == [(1,)]
+
+
 def test_whose_time_is_up_goes_on_where_it_is_if_its_turn_has_come() -> None:
     young, over = job(1, attempts=1), job(2, attempts=1)
     running = (on(young, 0, NOW - 199), on(over, 1, NOW - 200))

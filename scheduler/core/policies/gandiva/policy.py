@@ -48,7 +48,7 @@ from scheduler.core.building_blocks.ordering import (
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import demand_of
+from scheduler.core.fitting.demand import all_sizes_of, demand_of
 from scheduler.core.fitting.settle import settle
 from scheduler.core.model.plan import Decision, Grant, Locality, Mode, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running
@@ -275,11 +275,10 @@ def _spans_nodes(running: Running, view: View) -> bool:
 
 def _larger(job: Job, running: Running, view: View, capacity: Capacity) -> Grant | None:
     """Return the largest growth into idle GPUs, within its node if it is on one."""
-    assert job.elastic is not None
-    step, has = job.tasks[0].gpus, len(running.gpus)
+    has = len(running.gpus)
     near = Locality.NODE if len(view.capacity.pending[running.jobs].parts) == 1 else Locality.ANY
-    most = min(job.elastic[1], has + view.capacity.idle(running.gpu_model))
-    for size in range(most - most % step, has, -step):
+    most = has + view.capacity.idle(running.gpu_model)
+    for size in [size for size in reversed(all_sizes_of(job)) if has < size <= most]:
         fit = capacity.find(demand_of(job, capacity.cluster, size, running.gpu_model, near))
         if fit is not None and not fit.victims:
             return Grant(jobs=running.jobs, gpus=size, gpu_model=running.gpu_model, locality=near)

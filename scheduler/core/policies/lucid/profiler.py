@@ -10,7 +10,7 @@ expected. Deviations from the paper and its authors' simulator:
   jobs have that many fewer. A job that does not accept that model, or is too large for the profiler, skips
   it. So does a job that never shares GPUs whatever its profile: one with more than `most_gpus`, elastic, with
   parts of GPUs, or after a trial run. The profiler shrinks so that the largest gang of the view always has
-  the GPUs that it needs.
+  the GPUs that it needs. An elastic gang for which the whole view is too small needs its fewest.
 - If a job's turn among the others has come when its time is up, it goes on in place and keeps its progress.
   In the authors' simulator every job starts again.
 - A new job for which the profiler has enough GPUs, but none where it may run, is served with the others.
@@ -30,7 +30,7 @@ from typing import Any
 from scheduler.core.building_blocks.ordering import Outcome, Starts, anywhere, waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
-from scheduler.core.fitting.demand import amount_of, models_of
+from scheduler.core.fitting.demand import amount_of, least_gpus, models_of, sizes_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Reason, Tier
@@ -213,8 +213,9 @@ class Profiler:
         if starts.exhausted:
             return []
         accepted = models_of(job, self._view.capacity.cluster)
-        amount = amount_of(job)
-        if self._model in accepted and not self._has_room(amount):
+        if self._model in accepted and self._has_room(amount_of(job, self._needs(job))):
+            job = self._beside(job)
+        elif self._model in accepted:
             self._kept_off.add(job.id)
             job = replace(job, gpu_models=tuple([model for model in accepted if model != self._model]))
             if not job.gpu_models:
@@ -227,6 +228,13 @@ class Profiler:
         if holding.model == self._model:
             self._others += amount_of(job, grant.gpus)
         return [replace(grant, gpu_model=holding.model)]
+
+    def _beside(self, job: Job) -> Job:
+        """Limit a gang for which the view is too small to the room beside the profiler."""
+        if job.elastic is None or self._needs(job) == job.gpus:
+            return job
+        least, _ = job.elastic
+        return replace(job, elastic=(least, max(filter(self._has_room, sizes_of(job)), default=least)))
 
     def _profile(self, new: Sequence[Job], starts: Starts, grants: list[Grant]) -> Sequence[Job]:
         """Start these jobs in the profiler, in their order, and return those that wait for it."""
@@ -246,14 +254,23 @@ class Profiler:
 
     def _largest_gang(self, offered: Mapping[str, int]) -> int:
         """Return the GPUs of the model without which some gang of the view could never start."""
-        largest = 0
+        largest, cluster = 0, self._view.capacity.cluster
         for job in self._view.jobs.values():
-            if largest < job.gpus <= self._most:
-                accepted = models_of(job, self._view.capacity.cluster)
-                elsewhere = [offered[model] for model in accepted if model != self._model]
-                if self._model in accepted and job.gpus > max(elsewhere, default=0):
-                    largest = job.gpus
+            gpus = self._needs(job)
+            if largest < gpus <= self._most:
+                accepted, replica = models_of(job, cluster), max([task.gpus for task in job.tasks])
+                elsewhere = [
+                    offered[model]
+                    for model in accepted
+                    if model != self._model and cluster.fleets[model].largest_node >= replica
+                ]
+                if self._model in accepted and gpus > max(elsewhere, default=0):
+                    largest = gpus
         return largest
+
+    def _needs(self, job: Job) -> int:
+        """Return the GPUs without which a gang waits: its own size, or its fewest if the view has less."""
+        return job.gpus if job.gpus <= self._most else least_gpus(job)
 
     def _submissions(self, known: Sequence[Sequence[int]]) -> dict[int, int]:
         """Return how many GPUs the jobs submitted in the last hour asked for, by interval."""

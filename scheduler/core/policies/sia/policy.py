@@ -12,7 +12,8 @@ rigid jobs beside elastic ones.
 
 What is not, or is a choice of ours:
 
-- p = -0.5 and λ = 1.1 are from memory of the paper, which was not at hand: both are parameters.
+- p = -0.5 and λ = 1.1 are from memory of the paper, which was not at hand: both are parameters. For p < 0, λ
+  is above 1, as in the paper, so that running never costs a job more than waiting.
 - New jobs are profiled by running there (`profiling`, which lists our choices), not in a step of their own
   before they are submitted to the policy, and on at most a part of the GPUs at a time. Until it is measured,
   a job is assumed to scale perfectly, at its declared speed on each model, and gets at most twice the
@@ -71,7 +72,7 @@ class Sia:
 
     #: The power of a utility: 1 is throughput alone; below 0 the jobs with the least utility count more.
     power: float = -0.5
-    #: The cost of a waiting job; for p < 0 a job with its fewest GPUs of its slowest model costs 1.
+    #: The cost of a waiting job. For p < 0 it is above 1, the most that a job costs when it starts.
     penalty: float = 1.1
     #: The time between two decisions about all jobs.
     round_seconds: float = 60.0
@@ -90,6 +91,11 @@ class Sia:
         for name in ("penalty", "round_seconds", "solve_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0")
+        if self.power < 0 and self.penalty <= 1:
+            raise ValueError(
+                f"penalty is {self.penalty:g}; for a power below 0 it must be above 1,"
+                " or a job could cost more while it runs than while it waits"
+            )
         for name in ("restart_seconds", "longest_wait_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.model.plan import ActionKind, Decision, Grant, Locality, Mode, Plan
-from scheduler.core.model.snapshot import Job, JobId, Memory, Running, Snapshot
+from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId, Memory, Running, Snapshot
 from scheduler.core.policies.gandiva.policy import Gandiva
 from scheduler.core.policies.gandiva.trials import name_of, next_pair, pays
 from scheduler.core.round.decide import decide
@@ -123,6 +123,17 @@ class TestGrowth:
         assert action.placement is not None
         assert len(action.placement.gpus) in (3, 6)
         assert len({gpu // 100 for gpu in action.placement.gpus}) == 1
+
+    def test_a_gang_of_fixed_world_grows_to_a_size_among_which_its_replicas_divide(self) -> None:
+        """Two GPUs are idle beside its one: four replicas divide among two, and not among three."""
+        job = make_job(1, 1, replicas=4, elastic=(1, 4), elastic_mode=FIXED_WORLD)
+        holder = make_job(2, 5)
+        held = (make_running(job, [[100]], since=NOW - 700), make_running(holder, range(101, 106)))
+        plan = decide(gandiva(job, holder, running=held))
+        [action] = plan.actions
+        assert action.placement is not None
+        assert (action.kind, len(action.placement.gpus)) == (ActionKind.RESIZE, 2)
+        assert plan.degraded == {}
 
     def test_not_before_an_interval(self) -> None:
         job, running = self.elastic(NOW - 100)

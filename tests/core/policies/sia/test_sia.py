@@ -166,6 +166,14 @@ def test_it_needs_a_power_that_is_not_0() -> None:
         make_policy("sia:power=0.0")
 
 
+@pytest.mark.parametrize("penalty", [0.5, 1.0])
+def test_waiting_costs_more_than_running(penalty: float) -> None:
+    """With a penalty of 1 a job would gain nothing from its only GPU, and wait for ever beside idle ones."""
+    with pytest.raises(UnknownPlugin, match="for a power below 0 it must be above 1"):
+        make_policy(f"sia:penalty={penalty}")
+    make_policy(f"sia:penalty={penalty},power=1.0")
+
+
 def test_pinned_jobs_are_worked_around() -> None:
     """A job too young to be displaced keeps what it has; the others share what is left."""
     young, waiting = elastic(1, 8, ("V100", FREE)), elastic(2, 8, ("V100", FREE))
