@@ -94,7 +94,8 @@ def test_sacct_shows_own_jobs_unless_others_are_asked_for(allot: Allot, queue: F
     assert set(lines(allot, *asked)) == own
     assert set(lines(allot, *asked, "-a")) == own | of_bob
     assert set(lines(allot, *asked, "-u", "bob")) == of_bob
-    assert lines(allot, "sacct", "-nXP", "-j", "3", "-o", "JobID") == ["3"]
+    assert lines(allot, "sacct", "-nXP", "-j", "3.batch", "-o", "JobID") == ["3"]
+    assert "the list is empty" in refused(allot, "sacct", "-u", "")
 
 
 def test_sacct_says_when_a_job_is_not_there(allot: Allot, queue: FakeApi) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from typing import Any
 
 import pytest
 
-from tests.allot.fake_api import NOW, FakeApi
-from tests.allot.in_process import Allot, lines
+from tests.allot.fake_api import NOW, FakeApi, refusal
+from tests.allot.in_process import Allot, lines, refused
 
 # squeue
 
@@ -30,6 +31,7 @@ def test_squeue_says_what_scripts_ask(allot: Allot, queue: FakeApi) -> None:
     assert lines(allot, "squeue", "-h", "-t", "PD", "-n", "eval,none", "-o", "%i") == ["3"]
     assert lines(allot, "squeue", "-h", "-t", "running", "-o", "%i") == ["2"]
     assert lines(allot, "squeue", "-h", "-t", "CG", "-o", "%i") == []
+    assert lines(allot, "squeue", "-h", "-j", "2", "-t", "CG,S", "-o", "%i") == []
     assert lines(allot, "squeue", "-h", "-t", "all", "-w", "v100-[1-2]", "-o", "%i") == ["2", "6"]
     assert lines(allot, "squeue", "-h", "-S", "-i", "-o", "%i") == ["4_7", "4_0", "3", "2"]
 
@@ -88,6 +90,13 @@ def cancelled(api: FakeApi) -> list[int]:
         (["--me", "-t", "PENDING"], [4, 5]),
         (["-u", "ann", "--state=RUNNING"], [2]),
         (["-n", "sweep"], [4, 5]),
+        # Those of others only where they are named.
+        (["-t", "PENDING"], [4, 5]),
+        (["-p", "shared"], [2, 4, 5]),
+        (["-u", "bob"], [3]),
+        (["-n", "eval"], []),
+        (["-n", "eval", "3"], [3]),
+        (["-t", "CG", "2"], []),
         (["--name=eval", "-u", "ann"], []),
         (["-t", "PD", "4", "2"], [4, 5]),
     ],
@@ -113,3 +122,36 @@ def test_scancel_leaves_a_job_that_has_no_such_task(allot: Allot, queue: FakeApi
     assert result.exit_code == 1
     assert "Invalid job id specified" in result.stderr
     assert cancelled(queue) == []
+
+
+@pytest.mark.parametrize("option", ["-u", "-n", "-p", "-A", "-t", "-w", "-j"])
+@pytest.mark.parametrize("text", ["", " ", ","])
+def test_an_empty_list_chooses_nothing(allot: Allot, queue: FakeApi, option: str, text: str) -> None:
+    """It is how a variable reads that is not set, and would mean every job."""
+    for command in (["scancel"], ["scancel", "--me"], ["squeue"]):
+        if command[-1] != "--me" or option != "-u":
+            assert "the list is empty" in refused(allot, *command, option, text)
+    assert cancelled(queue) == []
+
+
+@pytest.mark.parametrize("words", [["2.0"], ["2.batch"], ["--me", ""], ["-j", "2.0"], ["3", ""]])
+def test_scancel_takes_a_step_or_nothing_for_no_job(allot: Allot, queue: FakeApi, words: list[str]) -> None:
+    assert "is not a job" in refused(allot, "scancel", *words)
+    assert cancelled(queue) == []
+
+
+def test_scancel_goes_on_after_a_refusal(
+    allot: Allot, queue: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = queue.handle
+
+    def handle(method: str, path: str, *rest: Any) -> Any:
+        if path.endswith("/4/cancel"):
+            raise refusal(403, "not_allowed", "You may not.")
+        return answer(method, path, *rest)
+
+    monkeypatch.setattr(queue, "handle", handle)
+    result = allot("slurm", "scancel", "--me")
+    assert result.exit_code == 1
+    assert result.stderr == "scancel: error: Kill job error on job id 4: You may not.\n"
+    assert cancelled(queue) == [2, 5]

@@ -100,19 +100,19 @@ def reason_of(job: Job) -> str:
     return _REASONS.get(code, code) or "Priority"
 
 
-def states_named(text: str) -> set[str] | None:
-    """The states that `pd,RUNNING` means; None: all. Raises ValueError for another word."""
-    found = set()
+def states_named(text: str) -> set[str]:
+    """The states that `pd,RUNNING` means. Raises ValueError for another word."""
+    found: set[str] = set()
     long = {short: name for name, short in COMPACT.items()}
     for word in filter(None, (part.strip().upper() for part in text.split(","))):
         name = long.get(word, word)
         if name == "ALL":
-            return None
+            return set(COMPACT)
         # Slurm knows states in which nothing is here for long.
         if name in ("CONFIGURING", "CF", "COMPLETING", "CG", "SUSPENDED", "S", "REQUEUED", "RQ"):
             continue
         if name not in COMPACT:
-            raise ValueError(word)
+            raise ValueError(f"there is no state {word}; {', '.join(COMPACT)}")
         found.add(name)
     return found
 
