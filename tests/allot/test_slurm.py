@@ -36,6 +36,7 @@ LOCAL = f"{datetime.fromisoformat(NOW).astimezone():%Y-%m-%dT%H:%M:%S}"
         (["sacct", "--units=G"], "--units=G"),
         (["sinfo", "-o", "%C"], "%C"),
         (["sinfo", "--summarize"], "--summarize"),
+        (["sinfo", "-t", "idle,foo"], "foo"),
         (["scontrol", "reboot", "n1"], "reboot"),
         (["scontrol", "update", "JobId=2", "Nodes=4"], "Nodes=4"),
         (["sbatch", "--burst-buffer=x", "a.sh"], "--burst-buffer=x"),
@@ -141,6 +142,9 @@ def test_sinfo_says_what_scripts_ask(allot: Allot, cluster: FakeApi) -> None:
         "k80-1 8 32768 K80"
     ]
     assert lines(allot, "sinfo", "-h", "-n", "v100-[2-3]", "-p", "shared", "-o", "%n") == ["v100-2", "v100-3"]
+    assert lines(allot, "sinfo", "-h", "-t", "DRAIN,comp", "-p", "shared", "-o", "%N") == ["v100-4"]
+    assert lines(allot, "sinfo", "-h", "-t", "comp") == []
+    assert len(lines(allot, "sinfo", "-h", "-N", "-t", "all", "-p", "shared")) == 4
     found = json.loads("\n".join(lines(allot, "sinfo", "--json")))
     assert [node["state"] for node in found["nodes"]] == [
         ["IDLE"],
@@ -172,6 +176,9 @@ def test_scontrol_shows_jobs_and_nodes(allot: Allot, queue: FakeApi, cluster: Fa
         "n07",
         "login",
     ]
+    assert lines(allot, "scontrol", "show", "hostnames", "r[1-2]n[08-09]") == [
+        "r1n08", "r1n09", "r2n08", "r2n09",
+    ]  # fmt: skip
     assert lines(allot, "scontrol", "show", "hostlist", "n3,n1,n2,login") == ["n[1-3],login"]
 
 

@@ -67,6 +67,17 @@ def test_squeue_json(allot: Allot, queue: FakeApi) -> None:
     assert found["jobs"][2]["array_task_id"]["number"] == 7
 
 
+@pytest.mark.parametrize("indices", ["[0-9:0]", "[,]", "[-]", "[0-]", "[]", "[3:1]"])
+def test_indices_that_are_none_are_refused(allot: Allot, queue: FakeApi, indices: str) -> None:
+    assert "is not a job" in refused(allot, "squeue", "-j", f"4_{indices}")
+
+
+@pytest.mark.parametrize("nodes", ["n[-3]", "n[3-1]", "n[1", "n]", "n[a]", "n[1-99999999]"])
+def test_a_list_of_nodes_that_is_none_is_refused(allot: Allot, queue: FakeApi, nodes: str) -> None:
+    for command in (["squeue", "-w"], ["sinfo", "-n"], ["scontrol", "show", "hostnames"]):
+        assert "is not a list of" in refused(allot, *command, nodes)
+
+
 def test_a_job_that_is_not_there(allot: Allot, queue: FakeApi) -> None:
     assert allot("slurm", "squeue", "-j", "99").exit_code == 3
 

@@ -111,11 +111,11 @@ def _update(client: Client, settings: list[str]) -> None:
 
 def _show(what: str, names: list[str], *, one_line: bool) -> int:
     if what in ("hostnames", "hostname") and names:
-        for name in words.hostnames(",".join(names)):
+        for name in _nodes_named(names):
             print_line(name)
         return 0
     if what == "hostlist" and names:
-        print_line(words.hostlist(words.hostnames(",".join(names))))
+        print_line(words.hostlist(_nodes_named(names)))
         return 0
     if what in ("job", "jobs"):
         with connect() as client:
@@ -126,12 +126,19 @@ def _show(what: str, names: list[str], *, one_line: bool) -> int:
         return 0
     if what in ("node", "nodes"):
         with connect() as client:
-            wanted = words.hostnames(",".join(names))
+            wanted = _nodes_named(names)
             nodes = [client.node(name) for name in wanted] if wanted else client.nodes()
         for node in nodes:
             _print(_node(node), one_line=one_line)
         return 0
     raise WrongUse(f"scontrol: show {what} is not known here; {KNOWN}.")
+
+
+def _nodes_named(lists: list[str]) -> list[str]:
+    try:
+        return words.hostnames(",".join(lists))
+    except ValueError as error:
+        raise WrongUse(f"scontrol: {error}.") from None
 
 
 def _print(lines: list[dict[str, object]], *, one_line: bool) -> None:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from allot.client import Client
     from allot.schema import Job
 
-_TASK = re.compile(r"(\d+)(?:_(\d+|\*|\[[0-9,:%-]+\]))?(?:\+0)?(?P<step>\.batch|\.\d+)?")
+#: `7`, `0-3`, `0-9:2`.
+_RANGE = r"\d+(?:-\d+(?::0*[1-9]\d*)?)?"
+_INDICES = rf"\d+|\*|\[{_RANGE}(?:,{_RANGE})*(?:%\d+)?\]"
+_TASK = re.compile(rf"(\d+)(?:_({_INDICES}))?(?:\+0)?(?P<step>\.batch|\.\d+)?")
 
 
 class Options(argparse.ArgumentParser):

@@ -32,6 +32,8 @@ OURS: Mapping[str, str] = {
     "CANCELLED": "cancelled",
     **dict.fromkeys(("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL"), "failed"),
 }
+#: The most nodes in a range such as `n[1-65536]`, as in Slurm.
+LONGEST_RANGE = 65_536
 _OUT_OF_MEMORY = ("cpu_out_of_memory", "gpu_out_of_memory", "gpu_memory_exceeded")
 #: Codes of reasons (docs/reasons.md) for which Slurm has a word; others keep their code.
 _REASONS: Mapping[str, str] = {
@@ -243,16 +245,30 @@ def _group(prefix: str, width: int, numbers: list[int]) -> str:
 
 
 def hostnames(text: str) -> list[str]:
-    """The names in `n[1-3,07],login`."""
-    found: list[str] = []
-    for word in filter(None, re.split(r",(?![^\[]*\])", text)):
-        match = re.fullmatch(r"(.*?)\[([0-9,-]+)\](.*)", word)
-        if match is None:
-            found.append(word)
-            continue
-        for part in match[2].split(","):
-            first, _, last = part.partition("-")
-            found += [
-                f"{match[1]}{n:0{len(first)}}{match[3]}" for n in range(int(first), int(last or first) + 1)
-            ]
+    """The names in `n[1-3,07],rack[1-2]-n[1-8]`. Raises ValueError for a text that is no such list."""
+    # Commas within brackets separate numbers.
+    parts = filter(None, re.split(r",(?![^\[]*\])", text))
+    return [name for part in parts for name in _expanded(part)]
+
+
+def _expanded(text: str) -> list[str]:
+    match = re.fullmatch(r"([^\[\]]*)(?:\[([^\[\]]*)\](.*))?", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a list of nodes; expected one such as n[1-3,7]")
+    before, ranges, after = match.groups()
+    if ranges is None:
+        return [text]
+    ends = _expanded(after)
+    return [f"{before}{number}{end}" for number in _numbers(ranges) for end in ends]
+
+
+def _numbers(ranges: str) -> list[str]:
+    """The numbers in `1-3,07`, as wide as they are written."""
+    found = []
+    for part in ranges.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if match is None or not 0 <= last - first < LONGEST_RANGE:
+            raise ValueError(f"[{ranges}] is not a list of numbers; expected one such as [1-3,7]")
+        found += [f"{number:0{len(match[1])}}" for number in range(first, last + 1)]
     return found
