@@ -26,6 +26,13 @@ OF_A_COMPONENT = frozenset({
     "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "gres", "gpus",
     "gpus-per-node", "gpus-per-task", "mem", "mem-per-cpu", "mem-per-gpu", "constraint",
 })  # fmt: skip
+#: Options that ask for the same thing: one of the command line takes the place of all of them in the script.
+_FAMILIES = (
+    {"gres", "gpus", "gpus-per-node", "gpus-per-task"},
+    {"mem", "mem-per-cpu", "mem-per-gpu"},
+    {"cpus-per-task", "cpus-per-gpu"},
+    {"requeue", "no-requeue"},
+)
 #: Between the components of a heterogeneous job: `#SBATCH hetjob`, and a colon on the command line.
 HETJOB = "hetjob"
 _LIKE_HETJOB = (HETJOB, "packjob")
@@ -144,6 +151,7 @@ def _components(script: Sequence[Option], line: Sequence[Option]) -> list[list[O
     for number in range(max(len(of_script), len(of_line))):
         over = of_line[number] if number < len(of_line) else []
         given = {option for _, option, _ in over}
+        given = given.union(*(family for family in _FAMILIES if family & given))
         own = of_script[number] if number < len(of_script) else []
         found.append([one for one in own if one[1] not in given] + over)
     return found
