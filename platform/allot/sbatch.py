@@ -14,13 +14,9 @@ from typing import Any
 
 from allot.batch_shell import Component, with_preamble
 from allot.errors import WrongUse
+from allot.sbatch_grammar import SBATCH, Spelled
 from allot.sbatch_options import Asked, Given, Site, said_of, take_image
 
-SHORT = {
-    "J": "job-name", "t": "time", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "p": "partition",
-    "A": "account", "q": "qos", "C": "constraint", "o": "output", "e": "error", "a": "array",
-    "d": "dependency", "b": "begin", "D": "chdir", "G": "gpus", "w": "nodelist", "x": "exclude", "H": "hold",
-}  # fmt: skip
 #: Options that each component of a heterogeneous job has for itself; all others are those of the whole job.
 OF_A_COMPONENT = frozenset({
     "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "gres", "gpus",
@@ -78,19 +74,19 @@ def options_of(script: str) -> list[Option]:
             continue
         while words:
             word = words.pop(0)
-            if word.startswith("--"):
-                name, equals, value = word[2:].partition("=")
-                given: str | None = value if equals else None
-            elif word.startswith("-") and len(word) > 1:
-                name = SHORT.get(word[1], word[1])
-                given = word[2:].removeprefix("=") or None
-            else:
+            if len(word) < 2 or not word.startswith("-"):
                 raise WrongUse(
                     f"Line {number}: {word!r} is not an option of sbatch; options begin with - or --."
                 )
-            if given is None and words and not words[0].startswith("-"):
-                given = words.pop(0)
-            found.append((number, name, given))
+            try:
+                spelled = SBATCH.spelled(word)
+            except WrongUse as error:
+                raise WrongUse(f"Line {number}: {error}") from None
+            name, given = spelled[-1]
+            may_follow = given is None and name not in SBATCH.switches | SBATCH.optional
+            if may_follow and words and not words[0].startswith("-"):
+                spelled[-1] = name, words.pop(0)
+            found += [(number, *one) for one in spelled]
     return found
 
 
@@ -112,7 +108,7 @@ def translate(
     name: str,
     site: Site | None = None,
     *,
-    more: Sequence[tuple[str, str | None]] = (),
+    more: Sequence[Spelled] = (),
     arguments: Sequence[str] = (),
 ) -> Translation:
     """Return the specification of a batch script.

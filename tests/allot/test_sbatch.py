@@ -170,6 +170,7 @@ def test_times_and_bad_input() -> None:
         "--time=soon",
         "--nodes=x",
         "--mem=lots",
+        "--hold=no",
         "'open",
         "word",
     ):
@@ -177,7 +178,9 @@ def test_times_and_bad_input() -> None:
             translate(f"#!/bin/bash\n#SBATCH {line}\n", "job")
     with pytest.raises(WrongUse, match="python"):
         translate("#!/usr/bin/env python\n#SBATCH -G 1\n", "job")
-    assert options_of("#!/bin/bash\n#SBATCH -N2\n") == [(2, "nodes", "2")]
+    assert options_of("#!/bin/bash\n#SBATCH -N2\n#SBATCH -HN 3\n") == [
+        (2, "nodes", "2"), (3, "hold", None), (3, "nodes", "3"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from allot.slurm import submitting, words
 from allot.slurm.options import listed_ids
-from allot.slurm.submitting import parts
+from allot.slurm.submitting import options_before, parts
 from scheduler.core.model.reasons import REASONS
 from scheduler.simulation.traces.registry import read_trace
 from tests.allot.fake_api import NOW, FakeApi, ended, make_attempt, running
@@ -41,6 +41,9 @@ LOCAL = f"{datetime.fromisoformat(NOW).astimezone():%Y-%m-%dT%H:%M:%S}"
         (["scontrol", "update", "JobId=2", "Nodes=4"], "Nodes=4"),
         (["sbatch", "--burst-buffer=x", "a.sh"], "--burst-buffer=x"),
         (["srun", "--pty", "bash"], "--pty"),
+        (["sbatch", "--hold=no", "a.sh"], "--hold takes no value"),
+        (["sbatch", "-QZ", "a.sh"], "-QZ"),
+        (["srun", "--test-only", "true"], "--test-only"),
         (["sprio"], "sprio"),
     ],
 )
@@ -276,6 +279,25 @@ def test_srun_of_several_components_runs_each_of_its_parts(
     (body,) = api.sent("POST", "/jobs")
     assert [task["replicas"] for task in body["tasks"]] == [1, 2]
     assert "srun learn : act --fast\n" in body["tasks"][1]["command"][2]
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "options", "rest"),
+    [
+        ("sbatch", "-QW a.sh", [("quiet", None), ("wait", None)], ["a.sh"]),
+        ("sbatch", "-HN2 a.sh", [("hold", None), ("nodes", "2")], ["a.sh"]),
+        ("sbatch", "-Hn 2 a.sh", [("hold", None), ("ntasks", "2")], ["a.sh"]),
+        ("sbatch", "--nice --exclusive=user a.sh", [("nice", None), ("exclusive", "user")], ["a.sh"]),
+        ("srun", "-W 60 python x.py", [("wait", "60")], ["python", "x.py"]),
+        ("srun", "-lu --wait=9 -K1 a", [
+            ("label", None), ("unbuffered", None), ("wait", "9"), ("kill-on-bad-exit", "1"),
+        ], ["a"]),
+    ],
+)  # fmt: skip
+def test_options_are_read_as_getopt_does(
+    command: str, line: str, options: list[tuple[str, str | None]], rest: list[str]
+) -> None:
+    assert options_before(command, line.split()) == (options, rest)
 
 
 def test_sbatch_that_can_not_come_over_submits_nothing(allot: Allot, api: FakeApi, tmp_path: Any) -> None:
