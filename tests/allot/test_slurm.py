@@ -185,6 +185,21 @@ def test_scontrol_shows_jobs_and_nodes(allot: Allot, queue: FakeApi, cluster: Fa
     assert lines(allot, "scontrol", "show", "hostlist", "n3,n1,n2,login") == ["n[1-3],login"]
 
 
+def test_a_description_forges_no_row_and_no_field(allot: Allot, queue: FakeApi) -> None:
+    spec = queue.jobs[2]["spec"]
+    spec["description"] = "two\nlines|x\n   JobState=COMPLETED"
+    spec["tasks"][0]["command"] = ["sh", "-c", "a\nb"]
+    asked = ("sacct", "-nP", "-j", "2", "-o", "JobID,Comment,SubmitLine,State")
+    assert lines(allot, *asked) == ["2|two lines x JobState=COMPLETED|sh -c 'a b'|RUNNING"]
+    assert len(lines(allot, "sacct", "-n", "-j", "2", "-o", "JobID,Comment%60")) == 1
+    shown = lines(allot, "scontrol", "show", "job", "2")
+    assert [line.strip() for line in shown if line.strip().startswith("JobState=")] == [
+        "JobState=RUNNING Reason=None Dependency=(null)"
+    ]
+    (line,) = lines(allot, "scontrol", "-o", "show", "job", "2")
+    assert re.findall(r"JobState=(\w+)", line) == ["RUNNING", "COMPLETED"]
+
+
 def test_scontrol_changes_jobs(allot: Allot, queue: FakeApi) -> None:
     lines(allot, "scontrol", "hold", "3")
     assert queue.jobs[3]["held"]

@@ -9,7 +9,7 @@ from allot.commands.options import connect
 from allot.errors import NotFound
 from allot.output import print_line, say
 from allot.slurm import words
-from allot.slurm.formats import named_parts
+from allot.slurm.formats import collapsed, named_parts
 from allot.slurm.options import Options, jobs_of, listed_ids
 from allot.times import past
 
@@ -84,12 +84,14 @@ def sacct(arguments: list[str]) -> int:
     parts = named_parts(given.format or (BRIEF if given.brief else DEFAULT), FIELDS, "sacct")
     with connect() as client:
         jobs = _found(client, given)
-    rows = [[str(FIELDS[part.field](job)) for part in parts] for job in jobs]
+    rows = [[collapsed(FIELDS[part.field](job)) for part in parts] for job in jobs]
     if given.parsable or given.parsable2:
         end = given.delimiter if given.parsable else ""
         header = [] if given.noheader else [[part.field for part in parts]]
         for row in (*header, *rows):
-            print_line(given.delimiter.join(row) + end)
+            # A description with the delimiter in it would shift the fields behind it.
+            fields = [value.replace(given.delimiter, " ") if given.delimiter else value for value in row]
+            print_line(given.delimiter.join(fields) + end)
         return 0
     widths = [part.width * (1 if part.is_right else -1) or _WIDTHS.get(part.field, _WIDTH) for part in parts]
     if not given.noheader:

@@ -12,6 +12,7 @@ from allot.output import print_line
 from allot.sbatch_options import seconds_of
 from allot.slurm import words
 from allot.slurm.cluster import gres_of, reason_of, state_of
+from allot.slurm.formats import collapsed
 from allot.slurm.options import jobs_of, listed_ids
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _nodes_named(lists: list[str]) -> list[str]:
 
 
 def _print(lines: list[dict[str, object]], *, one_line: bool) -> None:
-    texts = [" ".join(f"{key}={value}" for key, value in line.items()) for line in lines]
+    texts = [" ".join(f"{key}={collapsed(value)}" for key, value in line.items()) for line in lines]
     if one_line:
         print_line(" ".join(texts))
         return
@@ -159,7 +160,7 @@ def _job(job: Job) -> list[dict[str, object]]:
     return [
         {"JobId": job["id"], **tasks, "JobName": job["name"]},
         {"UserId": job["submitted_by"], "Account": job["tenant"], "QOS": job["guarantee"]},
-        {"Priority": job["priority"], "Comment": job["spec"].get("description") or "(null)"},
+        {"Priority": job["priority"]},
         {"JobState": words.state_of(job), "Reason": words.reason_of(job), "Dependency": _dependency(job)},
         {"Requeue": 1, "Restarts": max(0, job["attempts"] - 1), "ExitCode": words.exit_code(job)},
         {
@@ -174,7 +175,9 @@ def _job(job: Job) -> list[dict[str, object]]:
         {"Partition": job["virtual_cluster"]},
         {"NodeList": nodes or "(null)", "BatchHost": next(iter(words.nodes_of(job)), "(null)")},
         {"NumNodes": words.node_count(job), "NumCPUs": words.cpus_of(job), "TRES": words.tres_of(job)},
+        # Free texts come last, as in Slurm: a reader that takes the first `JobState=` finds the job's own.
         {"Command": words.command_of(job)},
+        {"Comment": job["spec"].get("description") or "(null)"},
     ]
 
 
