@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.allot.fake_api import NOW, FakeApi, refusal
+from tests.allot.fake_api import NOW, FakeApi, make_attempt, refusal, running
 from tests.allot.in_process import Allot, lines, refused
 
 # squeue
@@ -54,6 +54,38 @@ def test_squeue_asks_the_server_for_no_more_than_it_shows(
         "page_size": "200", "state": "queued", "submitted_by": "ann", "name": "sweep",
         "virtual_cluster": "shared", "tenant": "research",
     }  # fmt: skip
+
+
+def test_squeue_sorts_durations_and_sizes_by_what_they_are(allot: Allot, api: FakeApi) -> None:
+    for number, (ran, limit, mebibytes) in enumerate(
+        ((540, 36_000, 900), (700, None, 16_384), (100_000, 200_000, 0), (7_200, 8_000, 2_048)), start=1
+    ):
+        at = (datetime.now(UTC) - timedelta(seconds=ran)).isoformat()
+        job = api.add(number, **running(attempt=make_attempt(running_at=at)))
+        job["spec"] |= {"time_limit": limit} if limit else {}
+        job["spec"]["tasks"][0]["resources"]["memory"] = mebibytes * 2**20
+
+    def order(key: str) -> str:
+        return "".join(lines(allot, "squeue", "-h", "-S", key, "-o", "%i"))
+
+    assert {key: order(key) for key in ("M", "-M", "l", "L", "m")} == {
+        "M": "1243", "-M": "3421", "l": "4132", "L": "4132", "m": "3142",
+    }  # fmt: skip
+
+
+def test_squeue_shows_what_a_job_has_on_a_node(allot: Allot, api: FakeApi) -> None:
+    part = make_attempt()["placement"][0]
+    gpus = [{"id": number, "index": number} for number in range(4)]
+    placement = [
+        {**part, "node": "n1", "gpus": gpus, "ranks": [0, 1]},
+        {**part, "node": "n2", "gpus": gpus[:2], "ranks": [2]},
+    ]
+    for number, state in ((1, running(attempt=make_attempt(placement=placement))), (2, {})):
+        job = api.add(number, gpus=6, **state)
+        job["spec"]["tasks"][0] |= {"replicas": 3, "resources": {"gpu": 2, "memory": 64 * 2**30}}
+    assert lines(allot, "squeue", "-h", "-o", "%b|%m|%D") == [
+        "gres/gpu:4|131072M|2", "gres/gpu:2|65536M|3",
+    ]  # fmt: skip
 
 
 def test_squeue_json(allot: Allot, queue: FakeApi) -> None:

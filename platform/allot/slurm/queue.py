@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -28,9 +29,10 @@ def _place(job: Job) -> str:
     return words.hostlist(words.nodes_of(job)) if job["state"] == "running" else f"({words.reason_of(job)})"
 
 
-def _left(job: Job) -> str:
+def _left(job: Job) -> float | None:
+    """Seconds until its time limit; None: it has none."""
     limit = words.limit_seconds(job)
-    return words.span(None if limit is None else max(0.0, limit - words.run_seconds(job)))
+    return None if limit is None else max(0.0, limit - words.run_seconds(job))
 
 
 def _array(job: Job) -> Mapping[str, Any]:
@@ -66,11 +68,11 @@ FIELDS: Mapping[str, tuple[str, Callable[[Job], object]]] = {
     "B": ("EXEC_HOST", lambda job: next(iter(words.nodes_of(job)), "n/a")),
     "D": ("NODES", words.node_count),
     "C": ("CPUS", words.cpus_of),
-    "m": ("MIN_MEMORY", words.memory_of),
-    "b": ("TRES_PER_NODE", lambda job: f"gres/gpu:{job['gpus']}"),
+    "m": ("MIN_MEMORY", lambda job: words.mebibytes(words.node_memory(job))),
+    "b": ("TRES_PER_NODE", lambda job: f"gres/gpu:{words.node_gpus(job)}"),
     "M": ("TIME", lambda job: words.span(words.run_seconds(job))),
     "l": ("TIME_LIMIT", lambda job: words.span(words.limit_seconds(job))),
-    "L": ("TIME_LEFT", _left),
+    "L": ("TIME_LEFT", lambda job: words.span(_left(job))),
     "S": ("START_TIME", lambda job: words.moment(words.started_at(job), "N/A")),
     "e": ("END_TIME", _ends_at),
     "V": ("SUBMIT_TIME", lambda job: words.moment(job["submitted_at"])),
@@ -79,6 +81,20 @@ FIELDS: Mapping[str, tuple[str, Callable[[Job], object]]] = {
     "k": ("COMMENT", lambda job: job["spec"].get("description") or "(null)"),
     "o": ("COMMAND", words.command_of),
 }
+
+#: What fields are sorted by whose text has another order than what it stands for.
+_ORDERS: Mapping[str, Callable[[Job], object]] = {
+    **dict.fromkeys("iA", lambda job: job["id"]),
+    "M": words.run_seconds,
+    "l": lambda job: _or_endless(words.limit_seconds(job)),
+    "L": lambda job: _or_endless(_left(job)),
+    "m": words.node_memory,
+    "b": words.node_gpus,
+}
+
+
+def _or_endless(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 def squeue(arguments: list[str]) -> int:
@@ -113,7 +129,7 @@ def _sort(jobs: list[Job], key: str) -> None:
         raise WrongUse(f"squeue: --sort={key}: there is no field {letter}.")
 
     def value(job: Job) -> tuple[bool, Any]:
-        found = job["id"] if letter in "iA" else FIELDS[letter][1](job)
+        found = _ORDERS.get(letter, FIELDS[letter][1])(job)
         return (isinstance(found, str), found)
 
     jobs.sort(key=value, reverse=key.startswith("-"))

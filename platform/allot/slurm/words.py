@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -146,22 +147,43 @@ def tasks_of(job: Job) -> list[Mapping[str, Any]]:
     return list(job["spec"].get("tasks", []))
 
 
-def _sum_of(job: Job, name: str, default: float) -> float:
-    total = 0.0
+def _shares(job: Job, name: str, default: float) -> list[float]:
+    """What each replica asks for of a resource, by rank."""
+    found: list[float] = []
     for task in tasks_of(job):
         value = (task.get("resources") or {}).get(name)
-        total += task.get("replicas", 1) * (value if isinstance(value, int | float) else default)
-    return total
+        found += [value if isinstance(value, int | float) else default] * task.get("replicas", 1)
+    return found
 
 
 def cpus_of(job: Job) -> int:
     """What it asks for, a CPU for each replica that leaves it open."""
-    return max(1, round(_sum_of(job, "cpu", 1.0)))
+    return max(1, round(sum(_shares(job, "cpu", 1.0))))
 
 
 def memory_of(job: Job) -> str:
-    total = _sum_of(job, "memory", 0.0)
-    return f"{round(total / 2**20)}M" if total else "0"
+    return mebibytes(sum(_shares(job, "memory", 0.0)))
+
+
+def mebibytes(memory: float) -> str:
+    return f"{round(memory / 2**20)}M" if memory else "0"
+
+
+def node_memory(job: Job) -> float:
+    """The most bytes that it has on a node, or needs there while it waits."""
+    shares = dict(enumerate(_shares(job, "memory", 0.0)))
+    if not nodes_of(job):
+        return max(shares.values(), default=0.0)
+    assert job["attempt"] is not None
+    return max(sum(shares.get(rank, 0.0) for rank in part["ranks"]) for part in job["attempt"]["placement"])
+
+
+def node_gpus(job: Job) -> int:
+    """The most GPUs that it has on a node, or needs there while it waits."""
+    if not nodes_of(job):
+        return math.ceil(max(_shares(job, "gpu", 0.0), default=0.0))
+    assert job["attempt"] is not None
+    return max(len(part["gpus"]) for part in job["attempt"]["placement"])
 
 
 def tres_of(job: Job) -> str:
