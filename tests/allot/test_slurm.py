@@ -32,6 +32,8 @@ LOCAL = f"{datetime.fromisoformat(NOW).astimezone():%Y-%m-%dT%H:%M:%S}"
         (["squeue", "-j", "twelve"], "twelve"),
         (["scancel", "--signal=USR1", "2"], "--signal=USR1"),
         (["scancel"], "scancel"),
+        (["scancel", "--me", "-u", "bob"], "either --me or -u"),
+        (["squeue", "--me", "-u", "bob"], "either --me or -u"),
         (["sacct", "-o", "JobID,Energy"], "Energy"),
         (["sacct", "--units=G"], "--units=G"),
         (["sinfo", "-o", "%C"], "%C"),

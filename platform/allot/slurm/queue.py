@@ -147,6 +147,8 @@ def _selecting(options: Options) -> None:
 
 def _selected(client: Client, given: Any, *, default: set[str]) -> list[Job]:
     """The jobs that all options choose; `default`: their states, unless -t names some."""
+    if given.me and given.users is not None:
+        raise WrongUse("Give either --me or -u.")
     states = default if given.states is None else given.states
     users = [client.me()["user"]["username"]] if given.me else given.users
     if given.jobs is not None:
@@ -262,7 +264,7 @@ def _cancel(client: Client, given: Any, ids: list[tuple[int, str]]) -> int:
             code = _not_cancelled(f"{number}_[{indices}]" if indices else number, "Invalid job id specified")
     if not ids:
         # Slurm refuses the jobs of others; here some may be cancelled, so they have to be asked for by -u.
-        given.me = given.users is None
+        given.me = given.me or given.users is None
         jobs = _selected(client, given, default={"PENDING", "RUNNING"})
     # A job that has ended is left as it is, without a word, as Slurm does.
     for job in jobs:
