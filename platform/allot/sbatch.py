@@ -116,6 +116,10 @@ def translate(
     `more`: options of a command line, which win over the script's, component by component; `arguments` are
     the script's own.
     """
+    if "\r\n" in script:
+        raise WrongUse(
+            "The script has DOS line ends (\\r\\n), with which a shell fails; dos2unix removes them."
+        )
     made = Translation(spec={"name": name}, notes=mistyped(script))
     components = _components(options_of(script), [(0, *one) for one in more])
     asked = [Asked() for _ in components]

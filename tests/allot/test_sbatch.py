@@ -267,6 +267,11 @@ def test_a_script_whose_first_line_names_no_shell_is_refused(script: str) -> Non
         translate(script, "job")
 
 
+def test_a_script_with_dos_line_ends_is_refused() -> None:
+    with pytest.raises(WrongUse, match=r"DOS line ends \(\\r\\n\)"):
+        translate("#!/bin/sh\r\n#SBATCH --time=10\r\nhostname\r\n", "job")
+
+
 def test_the_image_of_steps_is_that_of_the_job_where_all_have_one() -> None:
     head = "#!/bin/bash\n#SBATCH -G 1\n"
     one = "# srun --container-image=old a\nsrun -l \\\n  --container-image 'nvcr.io#nvidia/cuda:12' a\n"
