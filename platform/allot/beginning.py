@@ -53,9 +53,10 @@ def _of_the_calendar(text: str, now: datetime) -> datetime | None:
     """
     word = text.lower()
     if word == "today":
+        # In Slurm it is the midnight before, so that the job may start at once.
         return now
     if word == "tomorrow":
-        return now + timedelta(days=1)
+        return _on(now.date() + timedelta(days=1), time(0))
     of_day = _DAY_TIMES.get(word) or _time_of_day(text)
     if of_day is not None:
         return _next(of_day, now)
@@ -67,8 +68,7 @@ def _of_the_calendar(text: str, now: datetime) -> datetime | None:
     if match is None or of_day is None:
         return None
     month, day, year = match.groups()[:3] if match[1] else match.groups()[3:]
-    begins = date(2000 + int(year) if year else now.year, int(month), int(day))
-    found = datetime.combine(begins, of_day).astimezone()
+    found = _on(date(2000 + int(year) if year else now.year, int(month), int(day)), of_day)
     # Without a year it is the next such day.
     return found if year or found >= now else found.replace(year=found.year + 1, tzinfo=None).astimezone()
 
@@ -86,9 +86,13 @@ def _time_of_day(text: str) -> time | None:
 
 
 def _next(of_day: time, now: datetime) -> datetime:
+    found = _on(now.date(), of_day)
+    return found if found >= now else _on(now.date() + timedelta(days=1), of_day)
+
+
+def _on(day: date, of_day: time) -> datetime:
     # By the wall clock, so that a change to summer time shifts nothing.
-    found = datetime.combine(now.date(), of_day).astimezone()
-    return found if found >= now else datetime.combine(now.date() + timedelta(days=1), of_day).astimezone()
+    return datetime.combine(day, of_day).astimezone()
 
 
 def _written(at: datetime) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections import UserDict
 from typing import Annotated, Any
@@ -125,12 +127,31 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                _flush()
         except AllotError as error:
             explain(error)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                # A reader that has seen enough is no error; typer ends quietly.
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            say(f"allot: {place}{error.strerror or error}.")
+            raise typer.Exit(1) from None
+
+
+def _flush() -> None:
+    """Write the rest of the output now, while a full disk can still be explained; drop what does not fit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 app = typer.Typer(
@@ -209,6 +230,10 @@ COMMANDS = CommandsByName(_registered())
 
 
 def main() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The caller has closed it: there is nothing to read, and no reader.
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open to the end
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks becomes a question mark, not a crash.
         if isinstance(stream, io.TextIOWrapper):

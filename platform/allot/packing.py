@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -115,12 +116,26 @@ def _rules_of(folder: str, base: str) -> list[_Rules]:
 
     found = []
     for name in IGNORE_FILES:
+        path = Path(folder, name)
         try:
-            lines = Path(folder, name).read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         except (FileNotFoundError, IsADirectoryError):
             continue
-        found.append(_Rules(base, GitIgnoreSpec.from_lines(lines)))
+        except OSError as error:
+            raise WrongUse(f"Cannot read {path}: {error.strerror}.") from None
+        found.append(_Rules(base, GitIgnoreSpec.from_lines(filter(_is_pattern, lines))))
     return found
+
+
+def _is_pattern(line: str) -> bool:
+    """Whether it can match at all; git skips a line such as `!` or `[z-a]` without a word."""
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
 
 
 def _rules_above(top: Path) -> list[_Rules]:

@@ -14,18 +14,21 @@ from typing import Any
 
 from allot.batch_shell import Component, with_preamble
 from allot.errors import WrongUse
+from allot.sbatch_grammar import SBATCH, Spelled
 from allot.sbatch_options import Asked, Given, Site, said_of, take_image
 
-SHORT = {
-    "J": "job-name", "t": "time", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "p": "partition",
-    "A": "account", "q": "qos", "C": "constraint", "o": "output", "e": "error", "a": "array",
-    "d": "dependency", "b": "begin", "D": "chdir", "G": "gpus", "w": "nodelist", "x": "exclude", "H": "hold",
-}  # fmt: skip
 #: Options that each component of a heterogeneous job has for itself; all others are those of the whole job.
 OF_A_COMPONENT = frozenset({
     "nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task", "cpus-per-gpu", "gres", "gpus",
     "gpus-per-node", "gpus-per-task", "mem", "mem-per-cpu", "mem-per-gpu", "constraint",
 })  # fmt: skip
+#: Options that ask for the same thing: one of the command line takes the place of all of them in the script.
+_FAMILIES = (
+    {"gres", "gpus", "gpus-per-node", "gpus-per-task"},
+    {"mem", "mem-per-cpu", "mem-per-gpu"},
+    {"cpus-per-task", "cpus-per-gpu"},
+    {"requeue", "no-requeue"},
+)
 #: Between the components of a heterogeneous job: `#SBATCH hetjob`, and a colon on the command line.
 HETJOB = "hetjob"
 _LIKE_HETJOB = (HETJOB, "packjob")
@@ -71,19 +74,19 @@ def options_of(script: str) -> list[Option]:
             continue
         while words:
             word = words.pop(0)
-            if word.startswith("--"):
-                name, equals, value = word[2:].partition("=")
-                given: str | None = value if equals else None
-            elif word.startswith("-") and len(word) > 1:
-                name = SHORT.get(word[1], word[1])
-                given = word[2:].removeprefix("=") or None
-            else:
+            if len(word) < 2 or not word.startswith("-"):
                 raise WrongUse(
                     f"Line {number}: {word!r} is not an option of sbatch; options begin with - or --."
                 )
-            if given is None and words and not words[0].startswith("-"):
-                given = words.pop(0)
-            found.append((number, name, given))
+            try:
+                spelled = SBATCH.spelled(word)
+            except WrongUse as error:
+                raise WrongUse(f"Line {number}: {error}") from None
+            name, given = spelled[-1]
+            may_follow = given is None and name not in SBATCH.switches | SBATCH.optional
+            if may_follow and words and not words[0].startswith("-"):
+                spelled[-1] = name, words.pop(0)
+            found += [(number, *one) for one in spelled]
     return found
 
 
@@ -105,7 +108,7 @@ def translate(
     name: str,
     site: Site | None = None,
     *,
-    more: Sequence[tuple[str, str | None]] = (),
+    more: Sequence[Spelled] = (),
     arguments: Sequence[str] = (),
 ) -> Translation:
     """Return the specification of a batch script.
@@ -113,6 +116,10 @@ def translate(
     `more`: options of a command line, which win over the script's, component by component; `arguments` are
     the script's own.
     """
+    if "\r\n" in script:
+        raise WrongUse(
+            "The script has DOS line ends (\\r\\n), with which a shell fails; dos2unix removes them."
+        )
     made = Translation(spec={"name": name}, notes=mistyped(script))
     components = _components(options_of(script), [(0, *one) for one in more])
     asked = [Asked() for _ in components]
@@ -144,6 +151,7 @@ def _components(script: Sequence[Option], line: Sequence[Option]) -> list[list[O
     for number in range(max(len(of_script), len(of_line))):
         over = of_line[number] if number < len(of_line) else []
         given = {option for _, option, _ in over}
+        given = given.union(*(family for family in _FAMILIES if family & given))
         own = of_script[number] if number < len(of_script) else []
         found.append([one for one in own if one[1] not in given] + over)
     return found

@@ -21,6 +21,9 @@ MAIL = {
 #: What each kind of a dependency waits for; aftercorr and the like are not known here.
 DEPENDENCIES = {"after": "started", "afterany": "ended", "afterok": "succeeded", "afternotok": "failed"}
 UNITS = {"": "MiB", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
+#: A model of GPUs. Slurm reads `2k` as a number.
+_MODEL = r"(?!\d+[kKmMgGtTpP]?(?![\w.-]))[\w.-]+"
+_GPUS = re.compile(rf"(?:(?P<model>{_MODEL}):)?(?P<count>\d+)|(?P<alone>{_MODEL})")
 LONGEST_GRACE_SECONDS = 600
 #: What the usual names of a QOS mean here; sites name them as they like.
 QOS: Mapping[str, tuple[str, Any]] = {
@@ -115,19 +118,28 @@ def _size(given: Given) -> Said:
 
 
 def _gres(given: Given) -> Said:
-    kind, *parts = given.value.split(":")
-    if kind != "gpu" or "," in given.value:
+    """Take the GPUs of a list such as `gpu:a100:2,nvme:1`."""
+    kinds = [re.fullmatch(r"(?:gres[:/])?gpu(?::(.*))?", entry) for entry in given.value.split(",")]
+    found = [match[1] or "1" for match in kinds if match]
+    if not found:
         return LEFT_OUT, "gpu is the only generic resource known here"
-    return _gpus(given, parts, "gpus-per-node")
+    if len(found) > 1:
+        raise WrongUse(f"--gres={given.value} names GPUs twice; all GPUs of a job are of one model.")
+    how, what = _gpus(given, found[0], "gpus-per-node")
+    return (how, what) if len(kinds) == 1 else (NEARLY, f"{what}; no other resource is known here")
 
 
-def _gpus(given: Given, parts: list[str] | None = None, size: str = "") -> Said:
-    """Take `[MODEL:]COUNT`, for one GPU where it is left out."""
-    parts = given.value.split(":") if parts is None else parts
-    count = given.whole_number(parts.pop()) if parts and parts[-1].isdecimal() else 1
-    given.asked.models += parts[:1]
+def _gpus(given: Given, text: str | None = None, size: str = "") -> Said:
+    """Take `[MODEL:]COUNT`, or a model for one GPU."""
+    match = _GPUS.fullmatch(given.value if text is None else text)
+    if match is None:
+        raise WrongUse(
+            f"--{given.option}={given.value} is not a number of GPUs of one model; expected [MODEL:]NUMBER."
+        )
+    count, model = int(match["count"] or 1), match["model"] or match["alone"]
+    given.asked.models += [model] if model and count else []
     given.asked.sizes[size or given.option] = count
-    return DONE, f"{count} GPU{'' if count == 1 else 's'}" + (f" of model {parts[0]}" if parts else "")
+    return DONE, f"{count} GPU{'' if count == 1 else 's'}" + (f" of model {model}" if model else "")
 
 
 def _memory(given: Given) -> Said:
@@ -163,6 +175,11 @@ def _mail_type(given: Given) -> Said:
 def _no_requeue(given: Given) -> Said:
     given.spec["retry"] = {"max_attempts": 1}
     return NEARLY, "retry.max_attempts: 1"
+
+
+def _requeue(given: Given) -> Said:
+    given.spec.pop("retry", None)
+    return NEARLY, "retry.max_attempts: as usual, 3"
 
 
 def _array(given: Given) -> Said:
@@ -282,7 +299,7 @@ _MEANINGS: Mapping[str, Callable[[Given], Said]] = {
     "no-requeue": _no_requeue,
     "partition": _partition,
     "qos": _qos,
-    "requeue": lambda _: (NEARLY, "retry.max_attempts: as usual, 3"),
+    "requeue": _requeue,
     "reservation": _reservation,
     "signal": _signal,
     "time": _time,

@@ -255,7 +255,7 @@ def forward_port(
     `ready` gets the port's number. `failed` gets the reason why connections fail, once until one succeeds.
     Raises OSError when the local port is taken.
     """
-    wanted = {"rank": rank, "port": int(port) if port.isdigit() else port}
+    wanted = {"rank": rank, "port": int(port) if port.isdecimal() else port}
     told = ""
 
     async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -184,11 +185,7 @@ class Transport:
                     raise self._error(answer)
                 if target.is_dir():
                     target /= _file_name(answer)
-                unfinished = target.with_name(f"{target.name}.part")
-                with unfinished.open("wb") as file:
-                    for piece in answer.iter_bytes():
-                        file.write(piece)
-                return unfinished.replace(target)
+                return _write_whole(target, answer.iter_bytes())
         except httpx.TransportError as error:
             raise Unreachable(f"Cannot reach {self.url}: {_cause(error)}.", url=self.url) from error
         except OSError as error:
@@ -283,6 +280,18 @@ class Transport:
             "Allotment answers. Is the address right?",
             url=self.url,
         )
+
+
+def _write_whole(target: Path, pieces: Iterable[bytes]) -> Path:
+    """Write a file that is there when it is whole; what was written before a failure is removed."""
+    unfinished = target.with_name(f".allot-{secrets.token_hex(8)}.part")
+    try:
+        with unfinished.open("xb") as file:
+            file.writelines(pieces)
+        return unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _file_name(answer: httpx.Response) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from allot import following, transport
-from tests.allot.fake_api import TOKEN, FakeApi, serving
+from tests.allot.fake_api import REASON, TOKEN, FakeApi, ended, make_attempt, running, serving
 from tests.allot.in_process import Allot, signed_in
 from tests.patience import PATIENCE_SECONDS
 
@@ -89,3 +89,15 @@ def allot(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allo
     monkeypatch.setattr(transport, "FIRST_DELAY_SECONDS", 0.02)
 
     return signed_in(monkeypatch, api.url, TOKEN)
+
+
+@pytest.fixture
+def queue(api: FakeApi) -> FakeApi:
+    """A job in each state, and two tasks of an array."""
+    api.add(1, name="prep", **ended())
+    api.add(2, name="train", **running())
+    api.add(3, name="eval", submitted_by="bob", reasons=[{**REASON, "code": "first_in_line"}])
+    for number, index in ((4, 0), (5, 7)):
+        api.add(number, name="sweep", array={"number": 4, "index": index, "size": 2, "at_most": None})
+    api.add(6, name="bad", **ended("failed", 3, attempt=make_attempt(1, state="ended", outcome="failed")))
+    return api

@@ -28,3 +28,17 @@ def signed_in(monkeypatch: pytest.MonkeyPatch, url: str, token: str, *before: st
     monkeypatch.setenv("ALLOT_TOKEN", token)
     monkeypatch.setenv("NO_PROXY", "*")
     return partial(run, *before)
+
+
+def lines(allot: Allot, *arguments: str, code: int = 0) -> list[str]:
+    """Return what a command of Slurm prints, when it exits with this code."""
+    result = allot("slurm", *arguments)
+    assert result.exit_code == code, result.stderr
+    return result.stdout.splitlines()
+
+
+def refused(allot: Allot, *arguments: str) -> str:
+    """Return what a command of Slurm says, when it refuses its arguments and prints nothing."""
+    result = allot("slurm", *arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.stdout
+    return result.stderr

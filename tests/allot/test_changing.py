@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from typer.testing import Result
 
 from tests.allot.fake_api import FakeApi, ended, running
@@ -42,6 +43,15 @@ def test_cancelling_by_state(allot: Allot, api: FakeApi) -> None:
         == "2 jobs cancelled, or being stopped.\n"
     )
     assert allot("cancel", "1", "--state", "queued").exit_code == 2
+
+
+@pytest.mark.parametrize("filters", [["--filter", "name="], ["--filter", "label=a=1", "--state", " , "]])
+@pytest.mark.parametrize("action", ["cancel", "hold"])
+def test_an_empty_filter_is_refused(allot: Allot, api: FakeApi, action: str, filters: list[str]) -> None:
+    api.add(1)
+    result = allot(action, *filters, "--yes")
+    assert (result.exit_code, "is empty" in result.stderr) == (2, True)
+    assert api.sent("POST", "/jobs/actions") == []
 
 
 def test_a_job_is_changed_by_the_flags_of_submit(allot: Allot, api: FakeApi) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 from allot.client import Client
 from allot.errors import Busy, NotFound, Refused, Unreachable, WrongUse
 from tests.allot.fake_api import TOKEN, Answer, FakeApi, ended, running
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -129,3 +132,36 @@ def test_a_refusal_that_is_about_no_turn_is_not_waited_for(client: Client, pause
     with pytest.raises(Busy):
         client.nodes()
     assert pauses == []
+
+
+@pytest.fixture
+def broken() -> Iterator[str]:
+    """The address of a server that breaks off in the middle of every file."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 500)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(PATIENCE_SECONDS)
+
+
+def test_a_download_that_breaks_off_leaves_the_folder_as_it_was(broken: str, tmp_path: Path) -> None:
+    (tmp_path / "model.pt.part").write_text("my own")
+    (tmp_path / "model.pt").write_text("the earlier one")
+    with Client(broken, token=TOKEN) as client, pytest.raises(Unreachable):
+        client.artefacts.download(1, "model.pt", tmp_path / "model.pt")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "model.pt.part": "my own",
+        "model.pt": "the earlier one",
+    }

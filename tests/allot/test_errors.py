@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +84,39 @@ def test_a_closed_pipe_is_no_error(command: Command, api: FakeApi) -> None:
     assert process.wait(timeout=PATIENCE_SECONDS) != 0
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("ls -q > /dev/full", 1, "allot: No space left on device.\n"),
+        ("slurm squeue -h > /dev/full", 1, "allot: No space left on device.\n"),
+        ("ls -q >&-", 0, ""),
+        ("submit - <&-", 2, "standard input"),
+        ("slurm sbatch <&-", 2, "not a batch script"),
+    ],
+)
+def test_streams_that_are_full_or_closed(
+    command: Command, api: FakeApi, line: str, code: int, said: str
+) -> None:
+    api.add(1)
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m allot {line}"],
+        env=command.environment,
+        cwd=command.home,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("port", ["70000", "0", "99999999999999999999"])
+def test_a_port_that_is_none_is_refused(allot: Allot, api: FakeApi, port: str) -> None:
+    result = allot("port-forward", "17", port)
+    assert (result.exit_code, "is not a port" in result.stderr) == (2, True)
+    assert allot("port-forward", "17", "²").exit_code == 3
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed(command: Command) -> None:

@@ -191,4 +191,6 @@ def test_usage_for_programs(allot: Allot, questions: list[dict[str, str]]) -> No
     assert json.loads(allot("usage", "--json", "--since", "30d").stdout) == REPORT
     assert "since" in questions[0]
     assert allot("usage", "--by", "nobody").exit_code == 2
+    for command in ("usage", "hist"):
+        assert "either --mine or --user" in allot(command, "--mine", "--user", "bob").stderr
     assert len(questions) == 1

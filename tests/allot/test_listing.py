@@ -192,6 +192,8 @@ def test_filters_reach_the_server(allot: Allot, api: FakeApi) -> None:
     api.add(3, submitted_by="bob", **ended())
     assert allot("ls", "-q", "-s", "running", "-s", "succeeded").stdout == "3\n2\n"
     assert allot("ls", "-q", "--mine").stdout == "2\n1\n"
+    both = allot("ls", "--mine", "--by", "bob")
+    assert (both.exit_code, both.stderr) == (2, "allot: Give either --mine or --by.\n")
     flags = "--tenant t --vc v --name n --model V100 --guarantee opportunistic --by bob"
     requests_before = len(api.requests)
     allot("ls", *flags.split())

@@ -170,6 +170,7 @@ def test_times_and_bad_input() -> None:
         "--time=soon",
         "--nodes=x",
         "--mem=lots",
+        "--hold=no",
         "'open",
         "word",
     ):
@@ -177,14 +178,15 @@ def test_times_and_bad_input() -> None:
             translate(f"#!/bin/bash\n#SBATCH {line}\n", "job")
     with pytest.raises(WrongUse, match="python"):
         translate("#!/usr/bin/env python\n#SBATCH -G 1\n", "job")
-    assert options_of("#!/bin/bash\n#SBATCH -N2\n") == [(2, "nodes", "2")]
+    assert options_of("#!/bin/bash\n#SBATCH -N2\n#SBATCH -HN 3\n") == [
+        (2, "nodes", "2"), (3, "hold", None), (3, "nodes", "3"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--gres=gpu:0", "--gres=gpu:0: 0 is not a whole number from 1."),
-        ("--gpus=V100:0", "--gpus=V100:0: 0 is not a whole number from 1."),
+        ("--nodes=0-4", "--nodes=0-4: 0 is not a whole number from 1."),
         ("--ntasks=two", "--ntasks=two is not a whole number from 1."),
     ],
 )
@@ -194,12 +196,80 @@ def test_a_wrong_number_is_quoted_as_it_was_written(option: str, told: str) -> N
     assert str(refused.value) == f"Line 2: {told}"
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--gpus=a100:1,v100:1",
+        "--gpus=2k",
+        "--gpus-per-node=a100:2:3",
+        "--gres=gpu:a100:x",
+        "--gres=gpu:a100:2(S:0-1)",
+        "--gres=gpu:a100:1,gpu:v100:1",
+    ],
+)
+def test_gpus_that_are_not_a_number_of_one_model_are_refused(option: str) -> None:
+    with pytest.raises(WrongUse, match=r"Line 2: --g.* of one model"):
+        translate(f"#!/bin/bash\n#SBATCH {option}\ntrue\n", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("option", "gpus", "models"),
+    [
+        ("--gres=gpu", 1, None),
+        ("--gres=gpu:2080ti", 1, ["2080ti"]),
+        ("--gres=nvme:1,gpu:a100:2", 2, ["a100"]),
+        ("--gres=gres:gpu:2", 2, None),
+        ("--gpus=H100-80.GB:4", 4, ["H100-80.GB"]),
+        ("--gres=gpu:0", 0, None),
+        ("--gpus=a100:0", 0, None),
+    ],
+)
+def test_gpus_of_each_form(option: str, gpus: int, models: list[str] | None) -> None:
+    made = translate(f"#!/bin/bash\n#SBATCH {option}\ntrue\n", "job")
+    resources = made.spec["tasks"][0]["resources"]
+    assert (made.blocked, resources["gpu"], resources.get("gpu_model")) == (False, gpus, models)
+    parse(made.spec)
+
+
+@pytest.mark.parametrize(
+    ("script", "line", "resources"),
+    [
+        ("--gpus=1", ("gres", "gpu:4"), {"gpu": 4, "cpu": 1}),
+        ("--gpus=a100:1", ("gres", "gpu:h100:2"), {"gpu": 2, "cpu": 1, "gpu_model": ["h100"]}),
+        ("-n 4 --gpus-per-task=1", ("gpus", "8"), {"gpu": 2, "cpu": 1}),
+        ("--mem-per-cpu=1G -c 2", ("mem", "16G"), {"gpu": 0, "cpu": 2, "memory": "16GiB"}),
+        ("-G 2 -c 8", ("cpus-per-gpu", "3"), {"gpu": 2, "cpu": 6}),
+    ],
+)
+def test_an_option_of_the_line_takes_the_place_of_all_that_ask_for_the_same(
+    script: str, line: tuple[str, str], resources: dict[str, Any]
+) -> None:
+    made = translate(f"#!/bin/bash\n#SBATCH {script}\nsrun true\n", "job", more=[line])
+    assert made.spec["tasks"][0]["resources"] == resources
+    assert next(note.option for note in made.notes if note.line == 0) == "--" + "=".join(line)
+
+
+def test_requeue_of_the_line_wins() -> None:
+    for script, line, retry in (
+        ("--no-requeue", "requeue", None),
+        ("--requeue", "no-requeue", {"max_attempts": 1}),
+        ("--no-requeue --requeue", "hold", None),
+    ):
+        made = translate(f"#!/bin/bash\n#SBATCH {script}\ntrue\n", "job", more=[(line, None)])
+        assert made.spec.get("retry") == retry
+
+
 @pytest.mark.parametrize("script", ["", "\n", "echo sh\n", "#SBATCH -G 1\necho hi\n"])
 def test_a_script_whose_first_line_names_no_shell_is_refused(script: str) -> None:
     with pytest.raises(
         WrongUse, match=r"its first line is '.*', but it must name a shell, such as '#!/bin/bash'"
     ):
         translate(script, "job")
+
+
+def test_a_script_with_dos_line_ends_is_refused() -> None:
+    with pytest.raises(WrongUse, match=r"DOS line ends \(\\r\\n\)"):
+        translate("#!/bin/sh\r\n#SBATCH --time=10\r\nhostname\r\n", "job")
 
 
 def test_the_image_of_steps_is_that_of_the_job_where_all_have_one() -> None:

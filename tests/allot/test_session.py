@@ -100,6 +100,36 @@ def test_login_with_a_token_checks_it(command: Command, api: FakeApi) -> None:
     assert command("whoami", ALLOT_TOKEN=None).returncode == 0
 
 
+def test_login_with_a_token_refuses_what_would_make_another(command: Command, api: FakeApi) -> None:
+    given = ("--scope", "read", "--expires-in-days", "1", "--username", "zoe")
+    result = command("login", api.url, "--token", "alt_ann_secret", *given)
+    assert result.returncode == 2
+    assert "leave out --username, --expires-in-days, --scope." in result.stderr
+    assert api.requests == []
+
+
+def test_a_new_password_gives_a_new_token_only_where_one_is_stored(command: Command, api: FakeApi) -> None:
+    typed = f"earlier\n{PASSWORD}\n"
+    result = command("password", "--password-stdin", stdin=typed)
+    assert result.stderr == (
+        "Your password is changed and your tokens are revoked. Sign in again with `allot login URL`.\n"
+    )
+    assert api.created_tokens == 0
+    sign_in(command, api)
+    result = command("password", "--password-stdin", stdin=typed)
+    assert "this machine has a new token.\nallot: warning: the environment variable" in result.stderr
+    assert api.created_tokens == 2
+
+
+def test_logout_names_the_server_that_is_in_use_now(command: Command, api: FakeApi, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    other = {"token": "alt_x_y", "username": "ann", "made_here": False}
+    path.write_text(json.dumps({"current": None, "servers": {"https://gpu.example.org": other}}))
+    sign_in(command, api, ALLOT_CONFIG=str(path))
+    result = command("logout", ALLOT_CONFIG=str(path), ALLOT_TOKEN=None)
+    assert result.stderr == f"Signed out of {api.url}. The current server is https://gpu.example.org.\n"
+
+
 def test_login_without_a_terminal_says_what_to_give(command: Command, api: FakeApi) -> None:
     result = command("login", api.url)
     assert result.returncode == 2

@@ -12,94 +12,15 @@ import pytest
 
 from allot.slurm import submitting, words
 from allot.slurm.options import listed_ids
-from allot.slurm.submitting import parts
+from allot.slurm.submitting import options_before, parts
 from scheduler.core.model.reasons import REASONS
 from scheduler.simulation.traces.registry import read_trace
-from tests.allot.fake_api import NOW, REASON, FakeApi, ended, make_attempt, running
-from tests.allot.in_process import Allot
+from tests.allot.fake_api import NOW, FakeApi, ended, make_attempt, running
+from tests.allot.in_process import Allot, lines, refused
 from tests.allot.test_listing import NODE, VC
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = f"{datetime.fromisoformat(NOW).astimezone():%Y-%m-%dT%H:%M:%S}"
-
-
-@pytest.fixture
-def queue(api: FakeApi) -> FakeApi:
-    """A job in each state, and two tasks of an array."""
-    api.add(1, name="prep", **ended())
-    api.add(2, name="train", **running())
-    api.add(3, name="eval", submitted_by="bob", reasons=[{**REASON, "code": "first_in_line"}])
-    for number, index in ((4, 0), (5, 7)):
-        api.add(number, name="sweep", array={"number": 4, "index": index, "size": 2, "at_most": None})
-    api.add(6, name="bad", **ended("failed", 3, attempt=make_attempt(1, state="ended", outcome="failed")))
-    return api
-
-
-def lines(allot: Allot, *arguments: str, code: int = 0) -> list[str]:
-    result = allot("slurm", *arguments)
-    assert result.exit_code == code, result.stderr
-    return result.stdout.splitlines()
-
-
-def refused(allot: Allot, *arguments: str) -> str:
-    result = allot("slurm", *arguments)
-    assert (result.exit_code, result.stdout) == (2, ""), result.stdout
-    return result.stderr
-
-
-# squeue
-
-
-def test_squeue_says_what_scripts_ask(allot: Allot, queue: FakeApi) -> None:
-    asked = ("squeue", "-u", "ann", "-h", "-o", "%i %T %j")
-    assert lines(allot, *asked) == ["2 RUNNING train", "4_0 PENDING sweep", "4_7 PENDING sweep"]
-    assert lines(allot, "squeue", "--me", "--noheader", "--format=%A|%t|%a|%P|%u|%D") == [
-        "2|R|research|shared|ann|1",
-        "4|PD|research|shared|ann|1",
-        "5|PD|research|shared|ann|1",
-    ]
-    assert lines(allot, "squeue", "-h", "-j", "3", "-o", "%r %R") == ["Priority (Priority)"]
-    assert lines(allot, "squeue", "-h", "-j", "2", "-o", "%N %R %B %b %C") == [
-        "v100-1 v100-1 v100-1 gres/gpu:2 1"
-    ]
-    assert lines(allot, "squeue", "-h", "-j", "4", "-o", "%F %K") == ["4 0", "4 7"]
-    assert lines(allot, "squeue", "-h", "-j", "4_7", "-o", "%i") == ["4_7"]
-    assert lines(allot, "squeue", "-h", "-t", "PD", "-n", "eval,none", "-o", "%i") == ["3"]
-    assert lines(allot, "squeue", "-h", "-t", "running", "-o", "%i") == ["2"]
-    assert lines(allot, "squeue", "-h", "-t", "CG", "-o", "%i") == []
-    assert lines(allot, "squeue", "-h", "-t", "all", "-w", "v100-[1-2]", "-o", "%i") == ["2", "6"]
-    assert lines(allot, "squeue", "-h", "-S", "-i", "-o", "%i") == ["4_7", "4_0", "3", "2"]
-
-
-def test_squeue_as_a_person_sees_it(allot: Allot, queue: FakeApi) -> None:
-    header, first, *_ = lines(allot, "squeue")
-    assert header == ("             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)")
-    assert first.startswith("                 2    shared    train      ann  R")
-    assert first.endswith("      1 v100-1")
-
-
-def test_squeue_asks_the_server_for_no_more_than_it_shows(
-    allot: Allot, queue: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[str, str]] = []
-    answer = queue._list
-    monkeypatch.setattr(queue, "_list", lambda query: asked.append(query) or answer(query))
-    lines(allot, "squeue", "-u", "ann", "-t", "PD", "-n", "sweep", "-p", "shared", "-A", "research")
-    assert asked[0] == {
-        "page_size": "200", "state": "queued", "submitted_by": "ann", "name": "sweep",
-        "virtual_cluster": "shared", "tenant": "research",
-    }  # fmt: skip
-
-
-def test_squeue_json(allot: Allot, queue: FakeApi) -> None:
-    found = json.loads("\n".join(lines(allot, "squeue", "--json", "--me")))
-    first = found["jobs"][0]
-    assert [job["job_id"] for job in found["jobs"]] == [2, 4, 5]
-    assert (first["job_state"], first["user_name"], first["nodes"]) == (["RUNNING"], "ann", "v100-1")
-    assert first["submit_time"] == {
-        "set": True, "infinite": False, "number": int(datetime.fromisoformat(NOW).timestamp())
-    }  # fmt: skip
-    assert found["jobs"][2]["array_task_id"]["number"] == 7
 
 
 @pytest.mark.parametrize(
@@ -111,14 +32,20 @@ def test_squeue_json(allot: Allot, queue: FakeApi) -> None:
         (["squeue", "-j", "twelve"], "twelve"),
         (["scancel", "--signal=USR1", "2"], "--signal=USR1"),
         (["scancel"], "scancel"),
+        (["scancel", "--me", "-u", "bob"], "either --me or -u"),
+        (["squeue", "--me", "-u", "bob"], "either --me or -u"),
         (["sacct", "-o", "JobID,Energy"], "Energy"),
         (["sacct", "--units=G"], "--units=G"),
         (["sinfo", "-o", "%C"], "%C"),
         (["sinfo", "--summarize"], "--summarize"),
+        (["sinfo", "-t", "idle,foo"], "foo"),
         (["scontrol", "reboot", "n1"], "reboot"),
         (["scontrol", "update", "JobId=2", "Nodes=4"], "Nodes=4"),
         (["sbatch", "--burst-buffer=x", "a.sh"], "--burst-buffer=x"),
         (["srun", "--pty", "bash"], "--pty"),
+        (["sbatch", "--hold=no", "a.sh"], "--hold takes no value"),
+        (["sbatch", "-QZ", "a.sh"], "-QZ"),
+        (["srun", "--test-only", "true"], "--test-only"),
         (["sprio"], "sprio"),
     ],
 )
@@ -127,56 +54,6 @@ def test_what_is_not_known_is_refused_by_name(
 ) -> None:
     assert named in refused(allot, *arguments)
     assert not [path for method, path, *_ in queue.requests if method == "POST"]
-
-
-def test_a_job_that_is_not_there(allot: Allot, queue: FakeApi) -> None:
-    assert allot("slurm", "squeue", "-j", "99").exit_code == 3
-
-
-# scancel
-
-
-def cancelled(api: FakeApi) -> list[int]:
-    return sorted(number for number, job in api.jobs.items() if job["state"] == "cancelled")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "ids"),
-    [
-        (["3"], [3]),
-        (["4"], [4, 5]),
-        (["4_7"], [5]),
-        (["4_[0-3]", "3"], [3, 4]),
-        (["1"], []),
-        (["-u", "ann"], [2, 4, 5]),
-        (["--me", "-t", "PENDING"], [4, 5]),
-        (["-u", "ann", "--state=RUNNING"], [2]),
-        (["-n", "sweep"], [4, 5]),
-        (["--name=eval", "-u", "ann"], []),
-        (["-t", "PD", "4", "2"], [4, 5]),
-    ],
-)
-def test_scancel_ends_what_is_meant(
-    allot: Allot, queue: FakeApi, arguments: list[str], ids: list[int]
-) -> None:
-    assert lines(allot, "scancel", *arguments) == []
-    assert cancelled(queue) == ids
-
-
-def test_scancel_says_which_job_is_not_there_and_cancels_the_others(allot: Allot, queue: FakeApi) -> None:
-    result = allot("slurm", "scancel", "99", "3")
-    assert result.exit_code == 1
-    assert result.stderr == "scancel: error: Kill job error on job id 99: Invalid job id specified\n"
-    assert cancelled(queue) == [3]
-
-
-@pytest.mark.parametrize("meant", ["3_1", "4_8", "5_7"])
-def test_scancel_leaves_a_job_that_has_no_such_task(allot: Allot, queue: FakeApi, meant: str) -> None:
-    """3 is no array, 4 has the tasks 0 and 7, and 5 is one of them."""
-    result = allot("slurm", "scancel", meant)
-    assert result.exit_code == 1
-    assert "Invalid job id specified" in result.stderr
-    assert cancelled(queue) == []
 
 
 # sacct
@@ -223,7 +100,8 @@ def test_sacct_shows_own_jobs_unless_others_are_asked_for(allot: Allot, queue: F
     assert set(lines(allot, *asked)) == own
     assert set(lines(allot, *asked, "-a")) == own | of_bob
     assert set(lines(allot, *asked, "-u", "bob")) == of_bob
-    assert lines(allot, "sacct", "-nXP", "-j", "3", "-o", "JobID") == ["3"]
+    assert lines(allot, "sacct", "-nXP", "-j", "3.batch", "-o", "JobID") == ["3"]
+    assert "the list is empty" in refused(allot, "sacct", "-u", "")
 
 
 def test_sacct_says_when_a_job_is_not_there(allot: Allot, queue: FakeApi) -> None:
@@ -269,6 +147,9 @@ def test_sinfo_says_what_scripts_ask(allot: Allot, cluster: FakeApi) -> None:
         "k80-1 8 32768 K80"
     ]
     assert lines(allot, "sinfo", "-h", "-n", "v100-[2-3]", "-p", "shared", "-o", "%n") == ["v100-2", "v100-3"]
+    assert lines(allot, "sinfo", "-h", "-t", "DRAIN,comp", "-p", "shared", "-o", "%N") == ["v100-4"]
+    assert lines(allot, "sinfo", "-h", "-t", "comp") == []
+    assert len(lines(allot, "sinfo", "-h", "-N", "-t", "all", "-p", "shared")) == 4
     found = json.loads("\n".join(lines(allot, "sinfo", "--json")))
     assert [node["state"] for node in found["nodes"]] == [
         ["IDLE"],
@@ -300,7 +181,25 @@ def test_scontrol_shows_jobs_and_nodes(allot: Allot, queue: FakeApi, cluster: Fa
         "n07",
         "login",
     ]
+    assert lines(allot, "scontrol", "show", "hostnames", "r[1-2]n[08-09]") == [
+        "r1n08", "r1n09", "r2n08", "r2n09",
+    ]  # fmt: skip
     assert lines(allot, "scontrol", "show", "hostlist", "n3,n1,n2,login") == ["n[1-3],login"]
+
+
+def test_a_description_forges_no_row_and_no_field(allot: Allot, queue: FakeApi) -> None:
+    spec = queue.jobs[2]["spec"]
+    spec["description"] = "two\nlines|x\n   JobState=COMPLETED"
+    spec["tasks"][0]["command"] = ["sh", "-c", "a\nb"]
+    asked = ("sacct", "-nP", "-j", "2", "-o", "JobID,Comment,SubmitLine,State")
+    assert lines(allot, *asked) == ["2|two lines x JobState=COMPLETED|sh -c 'a b'|RUNNING"]
+    assert len(lines(allot, "sacct", "-n", "-j", "2", "-o", "JobID,Comment%60")) == 1
+    shown = lines(allot, "scontrol", "show", "job", "2")
+    assert [line.strip() for line in shown if line.strip().startswith("JobState=")] == [
+        "JobState=RUNNING Reason=None Dependency=(null)"
+    ]
+    (line,) = lines(allot, "scontrol", "-o", "show", "job", "2")
+    assert re.findall(r"JobState=(\w+)", line) == ["RUNNING", "COMPLETED"]
 
 
 def test_scontrol_changes_jobs(allot: Allot, queue: FakeApi) -> None:
@@ -397,6 +296,25 @@ def test_srun_of_several_components_runs_each_of_its_parts(
     (body,) = api.sent("POST", "/jobs")
     assert [task["replicas"] for task in body["tasks"]] == [1, 2]
     assert "srun learn : act --fast\n" in body["tasks"][1]["command"][2]
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "options", "rest"),
+    [
+        ("sbatch", "-QW a.sh", [("quiet", None), ("wait", None)], ["a.sh"]),
+        ("sbatch", "-HN2 a.sh", [("hold", None), ("nodes", "2")], ["a.sh"]),
+        ("sbatch", "-Hn 2 a.sh", [("hold", None), ("ntasks", "2")], ["a.sh"]),
+        ("sbatch", "--nice --exclusive=user a.sh", [("nice", None), ("exclusive", "user")], ["a.sh"]),
+        ("srun", "-W 60 python x.py", [("wait", "60")], ["python", "x.py"]),
+        ("srun", "-lu --wait=9 -K1 a", [
+            ("label", None), ("unbuffered", None), ("wait", "9"), ("kill-on-bad-exit", "1"),
+        ], ["a"]),
+    ],
+)  # fmt: skip
+def test_options_are_read_as_getopt_does(
+    command: str, line: str, options: list[tuple[str, str | None]], rest: list[str]
+) -> None:
+    assert options_before(command, line.split()) == (options, rest)
 
 
 def test_sbatch_that_can_not_come_over_submits_nothing(allot: Allot, api: FakeApi, tmp_path: Any) -> None:

@@ -77,6 +77,16 @@ class TestPacking:
             ".allotignore", ".gitignore", "a.pt", "keep.pt", "lib/.gitignore", "lib/b.pt",
         ]  # fmt: skip
 
+    def test_lines_that_git_skips_are_skipped(self, tmp_path: Path) -> None:
+        write(tmp_path, **{"a.py": "a", "b.log": "b", ".gitignore": "!\n\\\n[z-a]\n!!\n*.log\n"})
+        assert names(pack(str(tmp_path))) == [".gitignore", "a.py"]
+
+    def test_an_ignore_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
+        write(tmp_path, **{"a.py": "a"})
+        (tmp_path / ".gitignore").symlink_to(".gitignore")
+        with pytest.raises(WrongUse, match=r"Cannot read .*/\.gitignore: Too many levels"):
+            pack(str(tmp_path))
+
     def test_a_folder_inside_a_repository_obeys_the_files_above_it(self, tmp_path: Path) -> None:
         write(
             tmp_path,

@@ -138,8 +138,13 @@ def _all(job_ids: list[int] | None, filters: list[str] | None, states: str | Non
 
 def _chosen(filters: list[str] | None, states: str | None) -> dict[str, str]:
     chosen = pairs(filters or [], "--filter")
-    if states:
+    if states is not None:
         chosen["state"] = states
+    for name, value in chosen.items():
+        if not value.strip(" ,"):
+            raise WrongUse(
+                f"The filter {name} is empty, as of a variable that is not set; it means every job."
+            )
     return chosen
 
 

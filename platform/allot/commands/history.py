@@ -12,7 +12,7 @@ import typer
 
 from allot.columns import COLUMNS, chosen, row
 from allot.commands.jobs import State
-from allot.commands.options import JsonOption, OutputOption, ParquetOption, connect
+from allot.commands.options import JsonOption, OutputOption, ParquetOption, connect, submitter
 from allot.errors import WrongUse
 from allot.output import Format, local_time, plural, print_objects, print_table, say
 from allot.specfiles import words
@@ -116,7 +116,7 @@ def hist(
             "ended_since": _written(past(ended_since, "--ended-since")) if ended_since else None,
             "ended_until": _written(past(ended_until, "--ended-until")) if ended_until else None,
             "state": ",".join(state or _SEEN_RUNNING),
-            "submitted_by": client.me()["user"]["username"] if mine else user,
+            "submitted_by": submitter(client, user, mine=mine, flag="--user"),
             "tenant": tenant,
             "virtual_cluster": vc,
             "q": name,
@@ -201,7 +201,7 @@ def usage(
             "since": _written(past(since, "--since")) if since else None,
             "until": _written(past(until, "--until")) if until else None,
             "tenant": tenant,
-            "user": client.me()["user"]["username"] if mine else user,
+            "user": submitter(client, user, mine=mine, flag="--user"),
             "virtual_cluster": vc,
             "gpu_model": model,
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allot.arrays import array_detail, array_name, array_state, array_words, task_name
-from allot.commands.options import JobId, OutputOption, QuietOption, connect
+from allot.commands.options import JobId, OutputOption, QuietOption, connect, submitter
 from allot.describe import (
     after_first_start,
     attempt_detail,
@@ -163,7 +163,7 @@ def ls(
             gpu_model=model,
             guarantee=guarantee,
             label=label,
-            submitted_by=client.me()["user"]["username"] if mine else by,
+            submitted_by=submitter(client, by, mine=mine, flag="--by"),
             failure=failure,
             since=past(since, "--since").isoformat() if since else None,
             sort=None if sort is Sort.newest else sort.value,

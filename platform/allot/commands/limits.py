@@ -128,7 +128,7 @@ def limit_all(
 def _number_or_none(text: str) -> int | None:
     if text == UNLIMITED:
         return None
-    if not text.isdigit():
+    if not text.isdecimal():
         raise AllotError(f"--preemptions-per-round: {text!r} is neither a number nor `{UNLIMITED}`.")
     return int(text)
 

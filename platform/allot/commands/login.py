@@ -57,6 +57,15 @@ def login(
     """
     from allot.client import Client
 
+    if token is not None:
+        of_new = {
+            "--username": username,
+            "--password-stdin": password_stdin,
+            "--expires-in-days": expires_in_days,
+            "--scope": scopes,
+        }
+        if beside := [name for name, given in of_new.items() if given]:
+            raise WrongUse(f"--token stores a token that exists already; leave out {', '.join(beside)}.")
     chosen = credentials.normalised_url(url) if url else credentials.find_account().url
     # Before a password is asked for.
     credentials.require_encryption(chosen, insecure=insecure)
@@ -94,6 +103,11 @@ def login(
         # Signing in again and again must not pile up tokens.
         _revoke(chosen, earlier)
     say(f"Signed in to {chosen} as {me['user']['username']}. The token is stored in {path}.")
+    _warn_of_variable()
+
+
+def _warn_of_variable() -> None:
+    """Say so where the token that was just stored is not the one in use."""
     if os.environ.get("ALLOT_TOKEN"):
         say("allot: warning: the environment variable ALLOT_TOKEN overrides it.")
 
@@ -131,7 +145,7 @@ def password(
         typer.Option("--password-stdin", help="Read the current and the new password, one line each."),
     ] = False,
 ) -> None:
-    """Change your password. This revokes all your API tokens and gives this machine a new one."""
+    """Change your password. This revokes all your API tokens; a machine that stores one gets a new one."""
     from allot.client import Client
     from allot.signin import create_token
 
@@ -151,11 +165,14 @@ def password(
         return
     path = credentials.config_path()
     kept = credentials.load(path)
-    if account.url in kept.servers:
-        _, created = create_token(account.url, username=username, password=new, insecure=account.insecure)
-        kept.servers[account.url] |= {"token": shown_once(created["token"]), "made_here": True}
-        credentials.save(path, kept)
+    if account.url not in kept.servers:
+        say("Your password is changed and your tokens are revoked. Sign in again with `allot login URL`.")
+        return
+    _, created = create_token(account.url, username=username, password=new, insecure=account.insecure)
+    kept.servers[account.url] |= {"token": shown_once(created["token"]), "made_here": True}
+    credentials.save(path, kept)
     say("Your password is changed and your tokens are revoked; this machine has a new token.")
+    _warn_of_variable()
 
 
 def logout() -> None:
@@ -170,7 +187,7 @@ def logout() -> None:
     if kept.current == url:
         kept.current = next(iter(kept.servers), None)
     credentials.save(path, kept)
-    say(f"Signed out of {url}.")
+    say(f"Signed out of {url}." + (f" The current server is {kept.current}." if kept.current else ""))
 
 
 def whoami(output: OutputOption = Format.table) -> None:

@@ -65,6 +65,13 @@ def connect(*, patient: bool = False) -> Client:
     return Client.from_environment(read_retry_seconds=PATIENCE_SECONDS if patient else 0.0, on_retry=on_retry)
 
 
+def submitter(client: Client, user: str | None, *, mine: bool, flag: str) -> str | None:
+    """Return the user whose jobs are meant; None: those of all. `flag`: the option that names a user."""
+    if mine and user is not None:
+        raise WrongUse(f"Give either --mine or {flag}.")
+    return client.me()["user"]["username"] if mine else user
+
+
 def typed_password(username: str, *, from_stdin: bool, what: str = "Password") -> str:
     """Ask for a password, or read the next line of standard input.
 

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from allot.commands.options import JobId, connect
+from allot.errors import WrongUse
 from allot.output import say
 
 INTERRUPTED = 130
+LARGEST_PORT = 65_535
 RankOption = Annotated[int, typer.Option("--rank", "-r", min=0, help="Rank of the process in the gang.")]
 
 
@@ -62,7 +64,7 @@ def port_forward(
         typer.Argument(
             metavar="[LOCAL]",
             min=0,
-            max=65_535,
+            max=LARGEST_PORT,
             help="Port of this machine; 0: any free port.",
             show_default="the same number, or any",
         ),
@@ -76,8 +78,10 @@ def port_forward(
     from allot.credentials import find_account
     from allot.sessions import forward_port
 
-    if local is None:
-        local = int(port) if port.isdigit() else 0
+    number = int(port) if port.isdecimal() else 0
+    if port.isdecimal() and not 1 <= number <= LARGEST_PORT:
+        raise WrongUse(f"{port} is not a port; expected 1 to {LARGEST_PORT}, or the name of one of the job.")
+    local = number if local is None else local
     with connect() as client:
         job = client.job(job_id)  # Report a job that does not exist before a connection is made.
     try:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from allot.commands.options import connect
-from allot.errors import NotFound, WrongUse
+from allot.errors import NotFound
 from allot.output import print_line, say
 from allot.slurm import words
-from allot.slurm.formats import named_parts
-from allot.slurm.options import Options, jobs_of, listed, listed_ids
+from allot.slurm.formats import collapsed, named_parts
+from allot.slurm.options import Options, jobs_of, listed_ids
 from allot.times import past
 
 if TYPE_CHECKING:
@@ -70,27 +70,28 @@ def sacct(arguments: list[str]) -> int:
     options.ignored("-X", "--allocations", "-L", "--allclusters")
     options.value("-o", "--format", "--fields", dest="format")
     options.value("--delimiter", default="|")
-    options.value("-j", "--jobs", "--job", dest="jobs")
+    options.chosen(
+        "-j", "--jobs", "--job", dest="jobs", of=lambda text: listed_ids(text, "sacct", with_steps=True)
+    )
     options.value("-S", "--starttime", dest="since")
     options.value("-E", "--endtime", dest="until")
-    options.value("-u", "--user", "--uid", dest="user")
-    options.value("-s", "--state", dest="states")
-    options.value("-r", "--partition", dest="partition")
-    options.value("-A", "--account", "--accounts", dest="account")
-    options.value("--name", dest="name")
+    options.chosen("-u", "--user", "--uid", dest="user")
+    options.chosen("-s", "--state", dest="states", of=words.states_named)
+    options.chosen("-r", "--partition", dest="partition")
+    options.chosen("-A", "--account", "--accounts", dest="account")
+    options.chosen("--name", dest="name")
     given = options.parse(arguments)
     parts = named_parts(given.format or (BRIEF if given.brief else DEFAULT), FIELDS, "sacct")
     with connect() as client:
-        try:
-            jobs = _found(client, given)
-        except ValueError as error:
-            raise WrongUse(f"sacct: there is no state {error}; {', '.join(words.COMPACT)}.") from None
-    rows = [[str(FIELDS[part.field](job)) for part in parts] for job in jobs]
+        jobs = _found(client, given)
+    rows = [[collapsed(FIELDS[part.field](job)) for part in parts] for job in jobs]
     if given.parsable or given.parsable2:
         end = given.delimiter if given.parsable else ""
         header = [] if given.noheader else [[part.field for part in parts]]
         for row in (*header, *rows):
-            print_line(given.delimiter.join(row) + end)
+            # A description with the delimiter in it would shift the fields behind it.
+            fields = [value.replace(given.delimiter, " ") if given.delimiter else value for value in row]
+            print_line(given.delimiter.join(fields) + end)
         return 0
     widths = [part.width * (1 if part.is_right else -1) or _WIDTHS.get(part.field, _WIDTH) for part in parts]
     if not given.noheader:
@@ -110,10 +111,10 @@ def _cell(value: object, width: int) -> str:
 
 def _found(client: Client, given: object) -> list[Job]:
     asked = vars(given)
-    states = words.states_named(asked["states"]) if asked["states"] else None
-    if asked["jobs"]:
+    states = asked["states"]
+    if asked["jobs"] is not None:
         jobs: list[Job] = []
-        for each in listed_ids(asked["jobs"], "sacct"):
+        for each in asked["jobs"]:
             try:
                 jobs += jobs_of(client, [each])
             except NotFound:
@@ -122,7 +123,7 @@ def _found(client: Client, given: object) -> list[Job]:
     else:
         since = past(asked["since"] or "today", "sacct: --starttime").isoformat()
         until = past(asked["until"], "sacct: --endtime").isoformat() if asked["until"] else None
-        names = {name: listed(asked[name]) for name in ("user", "partition", "account", "name")}
+        names = {name: asked[name] or [] for name in ("user", "partition", "account", "name")}
         if not asked["allusers"] and not names["user"]:
             names["user"] = [client.me()["user"]["username"]]
         one = {name: found[0] if len(found) == 1 else None for name, found in names.items()}

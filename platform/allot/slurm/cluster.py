@@ -27,6 +27,13 @@ _COMPACT = {
     "drained": "drain",
     "unknown": "unk",
 }
+_STATES = frozenset({*_COMPACT, "down", "idle", "maint"})
+#: Slurm knows these states, and no node here is in one.
+_STATES_OF_SLURM = frozenset({
+    "comp", "completing", "fail", "failing", "failg", "error", "future", "futr", "reserved", "resv",
+    "planned", "plnd", "perfctrs", "npc", "power_down", "pow_dn", "power_up", "pow_up", "reboot",
+    "no_respond", "blocked",
+})  # fmt: skip
 #: These name single nodes, or count them; all other fields distinguish nodes.
 _OF_MANY = "DNn"
 
@@ -55,6 +62,21 @@ def state_of(node: Node) -> str:
     if not held:
         return "idle"
     return "allocated" if held == len(node["gpus"]) else "mixed"
+
+
+def states_named(text: str) -> set[str]:
+    """The states that `idle,drain` means. Raises ValueError for another word."""
+    found: set[str] = set()
+    long = {short: name for name, short in _COMPACT.items()}
+    for word in listed(text):
+        name = long.get(word.lower(), word.lower())
+        if name == "all":
+            found |= _STATES
+        elif name in _STATES:
+            found.add(name)
+        elif name not in _STATES_OF_SLURM:
+            raise ValueError(f"there is no state {word}; {', '.join(sorted(_STATES))}")
+    return found
 
 
 def reason_of(node: Node) -> str:
@@ -94,22 +116,19 @@ def sinfo(arguments: list[str]) -> int:
     options.switch("--json")
     options.ignored("-a", "--all", "-e", "--exact")
     options.value("-o", "--format")
-    options.value("-p", "--partition")
-    options.value("-n", "--nodes")
-    options.value("-t", "--states")
+    options.chosen("-p", "--partition", dest="partitions")
+    options.chosen("-n", "--nodes", dest="nodes", of=words.hostnames)
+    options.chosen("-t", "--states", dest="states", of=states_named)
     given = options.parse(arguments)
     with connect() as client:
         nodes, partitions = client.nodes(), client.virtual_clusters()
-    chosen = set(listed(given.partition))
-    named = set(words.hostnames(given.nodes or ""))
-    states = {word.lower() for word in listed(given.states)}
     nodes = [
         node
         for node in nodes
-        if (not named or node["name"] in named)
-        and (not states or not states.isdisjoint({state_of(node), _COMPACT.get(state_of(node), "")}))
+        if (given.nodes is None or node["name"] in given.nodes)
+        and (given.states is None or state_of(node) in given.states)
     ]
-    partitions = [one for one in partitions if not chosen or one["name"] in chosen]
+    partitions = [one for one in partitions if given.partitions is None or one["name"] in given.partitions]
     if given.json:
         sys.stdout.write(json.dumps(_as_json(nodes, partitions), indent=2) + "\n")
         return 0

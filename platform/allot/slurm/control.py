@@ -12,6 +12,7 @@ from allot.output import print_line
 from allot.sbatch_options import seconds_of
 from allot.slurm import words
 from allot.slurm.cluster import gres_of, reason_of, state_of
+from allot.slurm.formats import collapsed
 from allot.slurm.options import jobs_of, listed_ids
 
 if TYPE_CHECKING:
@@ -111,11 +112,11 @@ def _update(client: Client, settings: list[str]) -> None:
 
 def _show(what: str, names: list[str], *, one_line: bool) -> int:
     if what in ("hostnames", "hostname") and names:
-        for name in words.hostnames(",".join(names)):
+        for name in _nodes_named(names):
             print_line(name)
         return 0
     if what == "hostlist" and names:
-        print_line(words.hostlist(words.hostnames(",".join(names))))
+        print_line(words.hostlist(_nodes_named(names)))
         return 0
     if what in ("job", "jobs"):
         with connect() as client:
@@ -126,7 +127,7 @@ def _show(what: str, names: list[str], *, one_line: bool) -> int:
         return 0
     if what in ("node", "nodes"):
         with connect() as client:
-            wanted = words.hostnames(",".join(names))
+            wanted = _nodes_named(names)
             nodes = [client.node(name) for name in wanted] if wanted else client.nodes()
         for node in nodes:
             _print(_node(node), one_line=one_line)
@@ -134,8 +135,15 @@ def _show(what: str, names: list[str], *, one_line: bool) -> int:
     raise WrongUse(f"scontrol: show {what} is not known here; {KNOWN}.")
 
 
+def _nodes_named(lists: list[str]) -> list[str]:
+    try:
+        return words.hostnames(",".join(lists))
+    except ValueError as error:
+        raise WrongUse(f"scontrol: {error}.") from None
+
+
 def _print(lines: list[dict[str, object]], *, one_line: bool) -> None:
-    texts = [" ".join(f"{key}={value}" for key, value in line.items()) for line in lines]
+    texts = [" ".join(f"{key}={collapsed(value)}" for key, value in line.items()) for line in lines]
     if one_line:
         print_line(" ".join(texts))
         return
@@ -152,7 +160,7 @@ def _job(job: Job) -> list[dict[str, object]]:
     return [
         {"JobId": job["id"], **tasks, "JobName": job["name"]},
         {"UserId": job["submitted_by"], "Account": job["tenant"], "QOS": job["guarantee"]},
-        {"Priority": job["priority"], "Comment": job["spec"].get("description") or "(null)"},
+        {"Priority": job["priority"]},
         {"JobState": words.state_of(job), "Reason": words.reason_of(job), "Dependency": _dependency(job)},
         {"Requeue": 1, "Restarts": max(0, job["attempts"] - 1), "ExitCode": words.exit_code(job)},
         {
@@ -167,7 +175,9 @@ def _job(job: Job) -> list[dict[str, object]]:
         {"Partition": job["virtual_cluster"]},
         {"NodeList": nodes or "(null)", "BatchHost": next(iter(words.nodes_of(job)), "(null)")},
         {"NumNodes": words.node_count(job), "NumCPUs": words.cpus_of(job), "TRES": words.tres_of(job)},
+        # Free texts come last, as in Slurm: a reader that takes the first `JobState=` finds the job's own.
         {"Command": words.command_of(job)},
+        {"Comment": job["spec"].get("description") or "(null)"},
     ]
 
 

@@ -15,6 +15,11 @@ Fields = Mapping[str, tuple[str, Callable[[T], object]]]
 _PERCENT = re.compile(r"%(\.?)(\d*)([A-Za-z%])")
 
 
+def collapsed(value: object) -> str:
+    """The text of a field without line ends, with which a description could forge other rows and fields."""
+    return " ".join(str(value).split())
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A field, how wide it is (0: as wide as it is), and the text before it."""
@@ -25,7 +30,7 @@ class Part:
     is_right: bool
 
     def padded(self, value: object) -> str:
-        text = " ".join(str(value).split())
+        text = collapsed(value)
         if not self.width:
             return text
         return (text.rjust if self.is_right else text.ljust)(self.width)[: self.width]

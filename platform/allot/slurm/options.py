@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from allot.client import Client
     from allot.schema import Job
 
-_TASK = re.compile(r"(\d+)(?:_(\d+|\*|\[[0-9,:%-]+\]))?(?:\+0)?(?:\.batch|\.\d+)?")
+#: `7`, `0-3`, `0-9:2`.
+_RANGE = r"\d+(?:-\d+(?::0*[1-9]\d*)?)?"
+_INDICES = rf"\d+|\*|\[{_RANGE}(?:,{_RANGE})*(?:%\d+)?\]"
+_TASK = re.compile(rf"(\d+)(?:_({_INDICES}))?(?:\+0)?(?P<step>\.batch|\.\d+)?")
 
 
 class Options(argparse.ArgumentParser):
@@ -49,6 +52,22 @@ class Options(argparse.ArgumentParser):
         named: dict[str, Any] = {"dest": dest} if dest else {}
         self.add_argument(*names, default=default, **named)
 
+    def chosen(self, *names: str, dest: str, of: Callable[[str], Any] | None = None) -> None:
+        """A list that chooses among jobs or nodes; None: it is not given.
+
+        An empty one, as of a variable that is not set, would choose all of them, so it is refused.
+        """
+
+        def read(text: str) -> Any:
+            if not listed(text):
+                raise argparse.ArgumentTypeError("the list is empty")
+            try:
+                return (of or listed)(text)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from None
+
+        self.add_argument(*names, dest=dest, type=read)
+
     def ignored(self, *names: str) -> None:
         """Switches that change nothing here."""
         for name in names:
@@ -60,13 +79,16 @@ def listed(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
-def listed_ids(text: str | None, command: str) -> list[tuple[int, str]]:
-    """`12,13_4,14_[0-3]`: numbers of jobs, and the indices that are meant of an array; "" is all of it."""
+def listed_ids(text: str, command: str, *, with_steps: bool = False) -> list[tuple[int, str]]:
+    """`12,13_4,14_[0-3]`: numbers of jobs, and the indices that are meant of an array; "" is all of it.
+
+    A step such as `12.0` is not its job, except to those who only read.
+    """
     found = []
     # Commas within brackets separate indices.
-    for word in re.split(r",(?![^\[]*\])", text or ""):
+    for word in re.split(r",(?![^\[]*\])", text):
         match = _TASK.fullmatch(word.strip())
-        if match is None:
+        if match is None or (match["step"] and not with_steps):
             raise WrongUse(f"{command}: {word!r} is not a job; expected numbers such as 12 or 12_3.")
         found.append((int(match[1]), (match[2] or "").strip("[]*")))
     return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from allot.commands.options import connect
-from allot.errors import NotFound, Refused, WrongUse
+from allot.errors import Busy, NotFound, NotSignedIn, Refused, WrongUse
 from allot.output import parse_time, print_line, say
 from allot.slurm import words
 from allot.slurm.formats import percent_lines
@@ -27,9 +29,10 @@ def _place(job: Job) -> str:
     return words.hostlist(words.nodes_of(job)) if job["state"] == "running" else f"({words.reason_of(job)})"
 
 
-def _left(job: Job) -> str:
+def _left(job: Job) -> float | None:
+    """Seconds until its time limit; None: it has none."""
     limit = words.limit_seconds(job)
-    return words.span(None if limit is None else max(0.0, limit - words.run_seconds(job)))
+    return None if limit is None else max(0.0, limit - words.run_seconds(job))
 
 
 def _array(job: Job) -> Mapping[str, Any]:
@@ -65,11 +68,11 @@ FIELDS: Mapping[str, tuple[str, Callable[[Job], object]]] = {
     "B": ("EXEC_HOST", lambda job: next(iter(words.nodes_of(job)), "n/a")),
     "D": ("NODES", words.node_count),
     "C": ("CPUS", words.cpus_of),
-    "m": ("MIN_MEMORY", words.memory_of),
-    "b": ("TRES_PER_NODE", lambda job: f"gres/gpu:{job['gpus']}"),
+    "m": ("MIN_MEMORY", lambda job: words.mebibytes(words.node_memory(job))),
+    "b": ("TRES_PER_NODE", lambda job: f"gres/gpu:{words.node_gpus(job)}"),
     "M": ("TIME", lambda job: words.span(words.run_seconds(job))),
     "l": ("TIME_LIMIT", lambda job: words.span(words.limit_seconds(job))),
-    "L": ("TIME_LEFT", _left),
+    "L": ("TIME_LEFT", lambda job: words.span(_left(job))),
     "S": ("START_TIME", lambda job: words.moment(words.started_at(job), "N/A")),
     "e": ("END_TIME", _ends_at),
     "V": ("SUBMIT_TIME", lambda job: words.moment(job["submitted_at"])),
@@ -78,6 +81,20 @@ FIELDS: Mapping[str, tuple[str, Callable[[Job], object]]] = {
     "k": ("COMMENT", lambda job: job["spec"].get("description") or "(null)"),
     "o": ("COMMAND", words.command_of),
 }
+
+#: What fields are sorted by whose text has another order than what it stands for.
+_ORDERS: Mapping[str, Callable[[Job], object]] = {
+    **dict.fromkeys("iA", lambda job: job["id"]),
+    "M": words.run_seconds,
+    "l": lambda job: _or_endless(words.limit_seconds(job)),
+    "L": lambda job: _or_endless(_left(job)),
+    "m": words.node_memory,
+    "b": words.node_gpus,
+}
+
+
+def _or_endless(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 def squeue(arguments: list[str]) -> int:
@@ -92,7 +109,7 @@ def squeue(arguments: list[str]) -> int:
     _selecting(options)
     given = options.parse(arguments)
     with connect() as client:
-        jobs = _selected(client, given, "squeue", default={"PENDING", "RUNNING"})
+        jobs = _selected(client, given, default={"PENDING", "RUNNING"})
     # What runs first, and then by number, unless another order is asked for.
     jobs.sort(key=lambda job: (job["state"] != "running", job["id"]))
     for key in reversed(listed(given.sort)):
@@ -112,64 +129,61 @@ def _sort(jobs: list[Job], key: str) -> None:
         raise WrongUse(f"squeue: --sort={key}: there is no field {letter}.")
 
     def value(job: Job) -> tuple[bool, Any]:
-        found = job["id"] if letter in "iA" else FIELDS[letter][1](job)
+        found = _ORDERS.get(letter, FIELDS[letter][1])(job)
         return (isinstance(found, str), found)
 
     jobs.sort(key=value, reverse=key.startswith("-"))
 
 
 def _selecting(options: Options) -> None:
-    options.value("-u", "--user", "--users", dest="user")
-    options.value("-j", "--jobs", "--job", dest="jobs")
-    options.value("-t", "--states", "--state", dest="states")
-    options.value("-p", "--partition", "--partitions", dest="partition")
-    options.value("-A", "--account", "--accounts", dest="account")
-    options.value("-n", "--name", "--names", dest="name")
-    options.value("-w", "--nodelist", dest="nodelist")
+    options.chosen("-u", "--user", "--users", dest="users")
+    options.chosen("-j", "--jobs", "--job", dest="jobs", of=lambda text: listed_ids(text, options.prog))
+    options.chosen("-t", "--states", "--state", dest="states", of=words.states_named)
+    options.chosen("-p", "--partition", "--partitions", dest="partitions")
+    options.chosen("-A", "--account", "--accounts", dest="accounts")
+    options.chosen("-n", "--name", "--names", dest="names")
+    options.chosen("-w", "--nodelist", dest="nodes", of=words.hostnames)
 
 
-def _selected(client: Client, given: Any, command: str, *, default: set[str]) -> list[Job]:
-    try:
-        states = words.states_named(given.states) if given.states else default
-    except ValueError as error:
-        raise WrongUse(f"{command}: there is no state {error}; {', '.join(words.COMPACT)}.") from None
-    if given.jobs:
-        jobs: Iterable[Job] = jobs_of(client, listed_ids(given.jobs, command))
-    elif states is not None and not states:
+def _selected(client: Client, given: Any, *, default: set[str]) -> list[Job]:
+    """The jobs that all options choose; `default`: their states, unless -t names some."""
+    if given.me and given.users is not None:
+        raise WrongUse("Give either --me or -u.")
+    states = default if given.states is None else given.states
+    users = [client.me()["user"]["username"]] if given.me else given.users
+    if given.jobs is not None:
+        jobs: Iterable[Job] = jobs_of(client, given.jobs)
+    elif not states:
         jobs = []
     else:
-        jobs = _asked(client, given, states)
-    users = {client.me()["user"]["username"]} if getattr(given, "me", False) else set(listed(given.user))
+        jobs = _asked(client, given, users, states)
     wanted = (
         (users, lambda job: job["submitted_by"]),
-        (set(listed(given.partition)), lambda job: job["virtual_cluster"]),
-        (set(listed(given.account)), lambda job: job["tenant"]),
-        (set(listed(given.name)), lambda job: job["name"]),
-        (states or set(), words.state_of),
+        (given.partitions, lambda job: job["virtual_cluster"]),
+        (given.accounts, lambda job: job["tenant"]),
+        (given.names, lambda job: job["name"]),
+        (states, words.state_of),
     )
-    nodes = set(words.hostnames(given.nodelist or ""))
     return [
         job
         for job in jobs
-        if all(not chosen or of(job) in chosen for chosen, of in wanted)
-        and (not nodes or not nodes.isdisjoint(words.nodes_of(job)))
+        if all(chosen is None or of(job) in chosen for chosen, of in wanted)
+        and (given.nodes is None or not set(given.nodes).isdisjoint(words.nodes_of(job)))
     ]
 
 
-def _asked(client: Client, given: Any, states: set[str] | None) -> Iterable[Job]:
+def _asked(client: Client, given: Any, users: list[str] | None, states: set[str]) -> Iterable[Job]:
     """All jobs that may match: what one filter can express is asked of the server."""
 
-    def only(text: str | None) -> str | None:
-        named = listed(text)
-        return named[0] if len(named) == 1 else None
+    def only(names: list[str] | None) -> str | None:
+        return names[0] if names is not None and len(names) == 1 else None
 
-    me = client.me()["user"]["username"] if getattr(given, "me", False) else only(given.user)
     return client.jobs(
-        state=",".join(sorted({words.OURS[state] for state in states})) if states else None,
-        submitted_by=me,
-        virtual_cluster=only(given.partition),
-        tenant=only(given.account),
-        name=only(given.name),
+        state=",".join(sorted({words.OURS[state] for state in states})),
+        submitted_by=only(users),
+        virtual_cluster=only(given.partitions),
+        tenant=only(given.accounts),
+        name=only(given.names),
     )
 
 
@@ -229,36 +243,43 @@ def scancel(arguments: list[str]) -> int:
     options.switch("--me")
     options.ignored("-Q", "--quiet", "-v", "--verbose")
     _selecting(options)
-    options.add_argument("ids", nargs="*")
+    options.add_argument("ids", nargs="*", type=lambda text: listed_ids(text, "scancel"))
     given = options.parse(arguments)
-    given.jobs = ",".join([*given.ids, *([given.jobs] if given.jobs else [])])
-    filters = (given.me, given.user, given.states, given.partition, given.account, given.name, given.nodelist)
-    if not given.jobs and not any(filters):
+    ids = [*chain.from_iterable(given.ids), *(given.jobs or [])]
+    filters = (given.users, given.states, given.partitions, given.accounts, given.names, given.nodes)
+    if not ids and not given.me and all(one is None for one in filters):
         raise WrongUse("scancel: name jobs by their numbers, or say which: --me, -u, -n, -t, -p, -A.")
     with connect() as client:
-        return _cancel(client, given)
+        return _cancel(client, given, ids)
 
 
-def _cancel(client: Client, given: Any) -> int:
+def _cancel(client: Client, given: Any, ids: list[tuple[int, str]]) -> int:
     code = 0
     jobs: list[Job] = []
-    if given.jobs:
-        for each in listed_ids(given.jobs, "scancel"):
-            text = f"{each[0]}_[{each[1]}]" if each[1] else str(each[0])
-            try:
-                given.jobs = text
-                jobs += _selected(client, given, "scancel", default=set(words.COMPACT))
-            except NotFound:
-                say(f"scancel: error: Kill job error on job id {text}: Invalid job id specified")
-                code = 1
-    else:
-        jobs = _selected(client, given, "scancel", default={"PENDING", "RUNNING"})
+    for number, indices in ids:
+        try:
+            given.jobs = [(number, indices)]
+            jobs += _selected(client, given, default=set(words.COMPACT))
+        except NotFound:
+            code = _not_cancelled(f"{number}_[{indices}]" if indices else number, "Invalid job id specified")
+    if not ids:
+        # Slurm refuses the jobs of others; here some may be cancelled, so they have to be asked for by -u.
+        given.me = given.me or given.users is None
+        jobs = _selected(client, given, default={"PENDING", "RUNNING"})
     # A job that has ended is left as it is, without a word, as Slurm does.
     for job in jobs:
         if job["state"] in ("queued", "running"):
             try:
                 client.cancel(job["id"])
+            except (NotSignedIn, Busy):
+                raise
             except Refused as error:
                 if error.status != 409:
-                    raise
+                    code = _not_cancelled(job["id"], str(error))
     return code
+
+
+def _not_cancelled(job: object, why: str) -> int:
+    """Say so, and return what scancel exits with after the other jobs."""
+    say(f"scancel: error: Kill job error on job id {job}: {why}")
+    return 1

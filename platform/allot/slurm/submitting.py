@@ -14,7 +14,8 @@ from allot.commands.submit import site_of
 from allot.commands.uploading import bring_code, packed_code
 from allot.errors import WrongUse
 from allot.output import print_line, say
-from allot.sbatch import HETJOB, SHORT, Translation, translate
+from allot.sbatch import HETJOB, Translation, translate
+from allot.sbatch_grammar import SBATCH, SRUN, Spelled
 from allot.slurm.relying import folder_to_send
 from allot.specfiles import Source, name_from, pairs, read_text
 
@@ -26,21 +27,6 @@ if TYPE_CHECKING:
 LARGEST_SCRIPT_BYTES = 60 * 1024
 #: Where a site says which virtual cluster a partition is: "gpu=research,cpu=shared".
 PARTITIONS = "ALLOT_PARTITIONS"
-_LETTERS = {
-    **SHORT, "W": "wait", "Q": "quiet", "v": "verbose", "s": "oversubscribe", "O": "overcommit",
-    "L": "licenses", "M": "clusters",
-}  # fmt: skip
-_SWITCHES = {
-    "hold", "parsable", "wait", "quiet", "verbose", "test-only", "requeue", "no-requeue", "exclusive",
-    "oversubscribe", "overcommit", "kill-on-bad-exit", "label", "unbuffered", "upload", "no-upload",
-}  # fmt: skip
-_VALUES = {
-    *({*SHORT.values()} - _SWITCHES),
-    "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "gres", "gpus-per-node",
-    "gpus-per-task", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-gpu", "gpu-bind", "cpu-bind", "export",
-    "open-mode", "signal", "time-min", "wrap", "comment", "licenses", "reservation", "kill-on-invalid-dep",
-    "mpi", "hint", "tmp", "mincpus", "distribution", "nice", "priority", "threads-per-core",
-}  # fmt: skip
 #: They say how sbatch itself behaves, and nothing of the job.
 _OWN = {
     "parsable", "wait", "quiet", "verbose", "test-only", "wrap", "kill-on-bad-exit", "label",
@@ -48,12 +34,13 @@ _OWN = {
 }  # fmt: skip
 
 
-def options_before(command: str, words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
+def options_before(command: str, words: Sequence[str]) -> tuple[list[Spelled], list[str]]:
     """The options up to the first word that is not one, and that word with all behind it.
 
     A colon between options, as between those of the components of a heterogeneous job, is one itself.
     """
-    found: list[tuple[str, str | None]] = []
+    grammar = SRUN if command == "srun" else SBATCH
+    found: list[Spelled] = []
     left = list(words)
     while left and (left[0] == ":" or left[0].startswith("-")) and left[0] != "-":
         word = left.pop(0)
@@ -62,18 +49,18 @@ def options_before(command: str, words: Sequence[str]) -> tuple[list[tuple[str, 
         if word == ":":
             found.append((HETJOB, None))
             continue
-        if word.startswith("--"):
-            name, equals, text = word[2:].partition("=")
-            value = text if equals else None
-        else:
-            name, value = _LETTERS.get(word[1], ""), word[2:].removeprefix("=") or None
-        if name not in _SWITCHES | _VALUES:
+        try:
+            spelled = grammar.spelled(word)
+        except WrongUse as error:
+            raise WrongUse(f"{command}: {error}") from None
+        if not grammar.known.issuperset(name for name, _ in spelled):
             raise WrongUse(f"{command}: {word} is not known here; docs/slurm-users.md lists what is.")
-        if name in _VALUES and value is None:
+        name, value = spelled[-1]
+        if name in grammar.values and value is None:
             if not left:
                 raise WrongUse(f"{command}: {word} needs a value.")
-            value = left.pop(0)
-        found.append((name, value))
+            spelled[-1] = name, left.pop(0)
+        found += spelled
     return found, left
 
 
@@ -154,9 +141,9 @@ def srun(words: list[str]) -> int:
             return stay(client, staying, spec, tenant)
 
 
-def parts(words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[list[str]]]:
+def parts(words: Sequence[str]) -> tuple[list[Spelled], list[list[str]]]:
     """The options of all parts of `srun -n1 a : -n2 b`, and the command of each; a part may have none."""
-    options: list[tuple[str, str | None]] = []
+    options: list[Spelled] = []
     commands = []
     left = list(words)
     while True:
@@ -174,7 +161,7 @@ def _translated(
     client: Client,
     script: str,
     name: str,
-    options: list[tuple[str, str | None]],
+    options: list[Spelled],
     arguments: list[str],
     command: str,
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,8 @@ OURS: Mapping[str, str] = {
     "CANCELLED": "cancelled",
     **dict.fromkeys(("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL"), "failed"),
 }
+#: The most nodes in a range such as `n[1-65536]`, as in Slurm.
+LONGEST_RANGE = 65_536
 _OUT_OF_MEMORY = ("cpu_out_of_memory", "gpu_out_of_memory", "gpu_memory_exceeded")
 #: Codes of reasons (docs/reasons.md) for which Slurm has a word; others keep their code.
 _REASONS: Mapping[str, str] = {
@@ -100,19 +103,19 @@ def reason_of(job: Job) -> str:
     return _REASONS.get(code, code) or "Priority"
 
 
-def states_named(text: str) -> set[str] | None:
-    """The states that `pd,RUNNING` means; None: all. Raises ValueError for another word."""
-    found = set()
+def states_named(text: str) -> set[str]:
+    """The states that `pd,RUNNING` means. Raises ValueError for another word."""
+    found: set[str] = set()
     long = {short: name for name, short in COMPACT.items()}
     for word in filter(None, (part.strip().upper() for part in text.split(","))):
         name = long.get(word, word)
         if name == "ALL":
-            return None
+            return set(COMPACT)
         # Slurm knows states in which nothing is here for long.
         if name in ("CONFIGURING", "CF", "COMPLETING", "CG", "SUSPENDED", "S", "REQUEUED", "RQ"):
             continue
         if name not in COMPACT:
-            raise ValueError(word)
+            raise ValueError(f"there is no state {word}; {', '.join(COMPACT)}")
         found.add(name)
     return found
 
@@ -144,22 +147,43 @@ def tasks_of(job: Job) -> list[Mapping[str, Any]]:
     return list(job["spec"].get("tasks", []))
 
 
-def _sum_of(job: Job, name: str, default: float) -> float:
-    total = 0.0
+def _shares(job: Job, name: str, default: float) -> list[float]:
+    """What each replica asks for of a resource, by rank."""
+    found: list[float] = []
     for task in tasks_of(job):
         value = (task.get("resources") or {}).get(name)
-        total += task.get("replicas", 1) * (value if isinstance(value, int | float) else default)
-    return total
+        found += [value if isinstance(value, int | float) else default] * task.get("replicas", 1)
+    return found
 
 
 def cpus_of(job: Job) -> int:
     """What it asks for, a CPU for each replica that leaves it open."""
-    return max(1, round(_sum_of(job, "cpu", 1.0)))
+    return max(1, round(sum(_shares(job, "cpu", 1.0))))
 
 
 def memory_of(job: Job) -> str:
-    total = _sum_of(job, "memory", 0.0)
-    return f"{round(total / 2**20)}M" if total else "0"
+    return mebibytes(sum(_shares(job, "memory", 0.0)))
+
+
+def mebibytes(memory: float) -> str:
+    return f"{round(memory / 2**20)}M" if memory else "0"
+
+
+def node_memory(job: Job) -> float:
+    """The most bytes that it has on a node, or needs there while it waits."""
+    shares = dict(enumerate(_shares(job, "memory", 0.0)))
+    if not nodes_of(job):
+        return max(shares.values(), default=0.0)
+    assert job["attempt"] is not None
+    return max(sum(shares.get(rank, 0.0) for rank in part["ranks"]) for part in job["attempt"]["placement"])
+
+
+def node_gpus(job: Job) -> int:
+    """The most GPUs that it has on a node, or needs there while it waits."""
+    if not nodes_of(job):
+        return math.ceil(max(_shares(job, "gpu", 0.0), default=0.0))
+    assert job["attempt"] is not None
+    return max(len(part["gpus"]) for part in job["attempt"]["placement"])
 
 
 def tres_of(job: Job) -> str:
@@ -243,16 +267,30 @@ def _group(prefix: str, width: int, numbers: list[int]) -> str:
 
 
 def hostnames(text: str) -> list[str]:
-    """The names in `n[1-3,07],login`."""
-    found: list[str] = []
-    for word in filter(None, re.split(r",(?![^\[]*\])", text)):
-        match = re.fullmatch(r"(.*?)\[([0-9,-]+)\](.*)", word)
-        if match is None:
-            found.append(word)
-            continue
-        for part in match[2].split(","):
-            first, _, last = part.partition("-")
-            found += [
-                f"{match[1]}{n:0{len(first)}}{match[3]}" for n in range(int(first), int(last or first) + 1)
-            ]
+    """The names in `n[1-3,07],rack[1-2]-n[1-8]`. Raises ValueError for a text that is no such list."""
+    # Commas within brackets separate numbers.
+    parts = filter(None, re.split(r",(?![^\[]*\])", text))
+    return [name for part in parts for name in _expanded(part)]
+
+
+def _expanded(text: str) -> list[str]:
+    match = re.fullmatch(r"([^\[\]]*)(?:\[([^\[\]]*)\](.*))?", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a list of nodes; expected one such as n[1-3,7]")
+    before, ranges, after = match.groups()
+    if ranges is None:
+        return [text]
+    ends = _expanded(after)
+    return [f"{before}{number}{end}" for number in _numbers(ranges) for end in ends]
+
+
+def _numbers(ranges: str) -> list[str]:
+    """The numbers in `1-3,07`, as wide as they are written."""
+    found = []
+    for part in ranges.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if match is None or not 0 <= last - first < LONGEST_RANGE:
+            raise ValueError(f"[{ranges}] is not a list of numbers; expected one such as [1-3,7]")
+        found += [f"{number:0{len(match[1])}}" for number in range(first, last + 1)]
     return found

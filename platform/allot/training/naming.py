@@ -31,7 +31,7 @@ class Start:
     @classmethod
     def parse(cls, text: str) -> Start | None:
         attempt, _, time = text.partition("-")
-        return cls(int(attempt), int(time)) if attempt.isdigit() and time.isdigit() else None
+        return cls(int(attempt), int(time)) if attempt.isdecimal() and time.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,7 +48,7 @@ class Checkpoint:
     def parse(cls, text: str) -> Checkpoint | None:
         name, _, step = text.partition("/")
         start = Start.parse(name)
-        return cls(start, int(step)) if start and step.isdigit() else None
+        return cls(start, int(step)) if start and step.isdecimal() else None
 
     @property
     def folder(self) -> str:
