@@ -165,6 +165,21 @@ def processes_with_setting(setting: str) -> list[int]:
     return found
 
 
+def processes_of_namespace(member: int) -> list[int]:
+    """Return the live processes in the PID namespace of a process; none where that is this process's own."""
+    namespace = _namespace(member)
+    if namespace in ("", _namespace(os.getpid())):
+        return []
+    return [pid for pid in _processes() if _namespace(pid) == namespace]
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""  # It ended, or is another user's.
+
+
 def argument_area() -> tuple[int, int]:
     """Return the addresses where this process's arguments begin and end; zeros when they are unknown."""
     fields = _stat(os.getpid())
