@@ -151,11 +151,16 @@ def _proportional_bytes(pid: int) -> int:
         return resident_bytes(pid)
 
 
-def processes_with_setting(setting: str) -> list[int]:
-    """Return live processes that were started with this NAME=value in their environment."""
+def processes_with_setting(setting: str, *users: int) -> list[int]:
+    """Return live processes that have this NAME=value in their environment: of these users, or else of all.
+
+    Every program can give itself any setting, so only the user shows that it is not another tenant's.
+    """
     found = []
     for pid in _processes():
         try:
+            if users and os.stat(f"/proc/{pid}").st_uid not in users:
+                continue
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = file.read()
         except OSError:
