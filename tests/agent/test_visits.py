@@ -190,7 +190,7 @@ line, _ = door.accept(); door.close(); line.sendall(b"the job"); line.recv(1)
         ("::ffff:127.0.0.2", False, ["127.0.0.1", "::1"]),
     ],
 )
-async def test_a_visitor_reaches_the_job_whoever_listens_beside_it(
+async def test_a_visitor_reaches_the_job_and_no_program_that_listens_beside_it(
     node: RuntimeNode, host: str, is_alone: bool, others: list[str]
 ) -> None:
     """The job's program closes its door behind the visitor, so that only the connection shows whose it is."""
