@@ -62,10 +62,12 @@ def _visible(letter: str) -> str:
 
 
 #: Escape sequences as ECMA-48 has them, by ESC or by the one character that stands for ESC and the next.
-_STRING = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+_BEGINNING = r"\x1b\x90\x98\x9b\x9d-\x9f"
+#: Every pattern ends before the next beginning, or a hostile output would be read again from each of them.
+_STRING = rf"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x9c{_BEGINNING}]*(?:\x07|\x1b\\|\x9c)"
 _CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
 _ESCAPES = re.compile(rf"{_STRING}|{_CONTROL}|\x1b[ -/]*[0-OQ-WYZ`-~]")
-_BEGUN = re.compile(r"[\x1b\x90\x98\x9b\x9d-\x9f][^\n]*\Z")
+_BEGUN = re.compile(rf"[{_BEGINNING}].*")
 #: A text that begins like an escape sequence and goes on for longer is not one.
 _ESCAPE_LONGEST = 4096
 _MOVES = re.compile(r"(\n|\x1b\[\d{0,4}A)")
@@ -87,7 +89,7 @@ class WithoutEscapes:
     def __call__(self, piece: str) -> str:
         piece = self._begun + piece
         bare = _ESCAPES.sub("", piece)
-        begun = _BEGUN.search(bare)
+        begun = _BEGUN.search(bare, bare.rfind("\n") + 1)
         self._begun = begun[0] if begun and len(begun[0]) <= _ESCAPE_LONGEST else ""
         text = _ESCAPES.sub(lambda found: found[0] if _MOVES.fullmatch(found[0]) else "", piece)
         if not text.endswith(self._begun):

@@ -91,11 +91,27 @@ class AttemptFolder:
         return descriptor
 
 
-def write_json(path: str, value: Any) -> None:
-    """Replace the file in one step: a reader sees the old or the new text, never half of one."""
+def write_json(path: str, value: Any, *, is_durable: bool = False) -> None:
+    """Replace the file in one step: a reader sees the old or the new text, never half of one.
+
+    Where it is durable this holds for a reader after a loss of power, too, who sees the new text.
+    """
     temporary = f"{path}.{os.getpid()}.new"
     write_private(temporary, json.dumps(value))
+    if is_durable:
+        _sync(temporary)
     os.replace(temporary, path)
+    if is_durable:
+        _sync(os.path.dirname(path))
+
+
+def _sync(path: str) -> None:
+    """Return once what is in the file or folder is on its disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def overwrite(path: str, text: str) -> None:

@@ -151,11 +151,16 @@ def _proportional_bytes(pid: int) -> int:
         return resident_bytes(pid)
 
 
-def processes_with_setting(setting: str) -> list[int]:
-    """Return live processes that were started with this NAME=value in their environment."""
+def processes_with_setting(setting: str, *users: int) -> list[int]:
+    """Return live processes that have this NAME=value in their environment: of these users, or else of all.
+
+    Every program can give itself any setting, so only the user shows that it is not another tenant's.
+    """
     found = []
     for pid in _processes():
         try:
+            if users and os.stat(f"/proc/{pid}").st_uid not in users:
+                continue
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = file.read()
         except OSError:
@@ -163,6 +168,21 @@ def processes_with_setting(setting: str) -> list[int]:
         if setting.encode() in environment.split(b"\0"):
             found.append(pid)
     return found
+
+
+def processes_of_namespace(member: int) -> list[int]:
+    """Return the live processes in the PID namespace of a process; none where that is this process's own."""
+    namespace = _namespace(member)
+    if namespace in ("", _namespace(os.getpid())):
+        return []
+    return [pid for pid in _processes() if _namespace(pid) == namespace]
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""  # It ended, or is another user's.
 
 
 def argument_area() -> tuple[int, int]:

@@ -167,6 +167,5 @@ class JobEvents(ListAPIView[Any]):
         return event_selectors.events_visible(by).filter(job_id=job_get(by, self.kwargs["job_id"]).id)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self.get_paginated_response(
-            event_selectors.events(self.paginate_queryset(self.get_queryset()) or (), viewer(request))
-        )
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(event_selectors.events(page or (), viewer(request)))

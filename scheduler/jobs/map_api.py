@@ -40,7 +40,7 @@ class MapList(ListAPIView[Any]):
     ) -> HttpResponse:
         pages = self.paginator
         assert isinstance(pages, MapPages)
-        rows = pages.paginate_queryset(self.get_queryset(), request, self)
+        rows = pages.paginate_queryset(self.filter_queryset(self.get_queryset()), request, self)
         links = json.dumps({"next": pages.next, "previous": pages.previous})
         text = f'{{"results": {type(self).write([row.id for row in rows])}, {links[1:]}'
         return HttpResponse(text, content_type="application/json")

@@ -23,7 +23,7 @@ from scheduler.nodes.services.managing import (
 from scheduler.wiring.rest import RepresentedList
 from tenants.api.answers import created
 from tenants.api.editions import Edited
-from tenants.api.queries import ByName
+from tenants.api.queries import PAGING, ByName, refuse_unknown
 from tenants.api.strict import StrictSerializer
 from tenants.api.tenants import QuotaView
 from tenants.models import Scope
@@ -134,6 +134,8 @@ class GpuModels(APIView):
     @extend_schema(responses=schemas.GpuModels)
     def get(self, request: Request) -> Response:
         """List the GPU models of the cluster by name, with the number of free GPUs."""
+        # There is only one page, for which clients ask as for any list's.
+        refuse_unknown(request, PAGING)
         return Response({"results": gpu_models(), "next": None, "previous": None})
 
 

@@ -279,7 +279,8 @@ class VirtualClusterJobTargets(ListAPIView[Job]):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         known = view_targets(virtual_cluster_get(self.kwargs["name"]).name)
-        page = self.paginate_queryset(self.get_queryset().filter(id__in=list(known.shares)))
+        jobs = self.filter_queryset(self.get_queryset()).filter(id__in=list(known.shares))
+        page = self.paginate_queryset(jobs)
         return self.get_paginated_response(_represented(page or (), known))
 
 

@@ -35,11 +35,23 @@ TAR = tar_of(
 )
 #: Through it, "a/b/l/.." is not "a/b", but the folder above that into which the archive is unpacked.
 UP = member("a/b/l", tarfile.SYMTYPE, "../..")
+#: Numbers in the headers of sparse files that are none.
+BROKEN_HEADERS = (
+    {"GNU.sparse.map": "a,b"},
+    {"GNU.sparse.size": "abc"},
+    {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+)
 SHOWS = "sh train.sh; cat link/words; touch made; ls; stat -c %u:%a train.sh lib; id -u"
 
 
 def named(archive: bytes) -> Code:
     return Code(archive=digest_of(archive).removeprefix("sha256:"))
+
+
+def headed(headers: dict[str, str]) -> tarfile.TarInfo:
+    one = member("a")
+    one.pax_headers = headers
+    return one
 
 
 class TestUnpacking:
@@ -90,6 +102,8 @@ class TestUnpacking:
             (TAR[:-30], "not a whole tar"),
             (b"\x1f\x8b nothing", "not a whole tar"),
             (b"nothing" * 200, "not a whole tar"),
+            *((tar_of({}, more=[headed(headers)]), "not a whole tar") for headers in BROKEN_HEADERS),
+            (tar_of({}, more=[member(str(number), b"x") for number in range(3000)]), "not a whole tar"),
         ],
     )
     def test_what_is_refused(self, tmp_path: Path, archive: bytes, said: str) -> None:

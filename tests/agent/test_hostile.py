@@ -19,6 +19,7 @@ from nodeagent.configuration import Limits
 from nodeagent.devices.inventory import SimulatedDevices
 from nodeagent.isolation_levels import isolation_level, runs_unisolated
 from nodeagent.process import landlock, sandbox
+from nodeagent.process.environment import stray_mark
 from nodeagent.process.sandbox import python_folders
 from nodeagent.process.users import closed_folder
 from nodeagent.shim.landlock import SCOPES_SINCE, interface_version
@@ -418,6 +419,22 @@ def test_a_hostile_job_of_an_agent_without_root_reaches_nothing_either(folder: P
         "left": [],
         "isolation": {"signals": told["isolation"]["signals"], "user": False, "processes": True},
     }
+
+
+async def test_another_users_program_cannot_hold_up_the_end_of_a_dead_attempt(sandboxed: RuntimeNode) -> None:
+    """What a dead shim left is known by its environment, which every program can choose."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    await sandboxed.start(make_part(shell("echo up; sleep 600")))
+    await sandboxed.line("up")
+    name, _, value = stray_mark(sandboxed.runtime.folder(1), 0).partition("=")
+    with subprocess.Popen(["sleep", "600"], env={name: value}, user=65_534, group=65_534) as stranger:
+        try:
+            os.kill(sandboxed.status()["pid"], signal.SIGKILL)
+            assert (await sandboxed.end_of()).category == "lost"
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 async def test_a_job_has_an_entry_of_its_own_among_the_users(sandboxed: RuntimeNode) -> None:

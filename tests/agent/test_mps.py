@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -88,6 +89,22 @@ async def test_a_tenants_jobs_meet_in_one_service_that_ends_with_the_last(servin
     await serving.end_of(3)
     serving.runtime.forget(3)
     await until_async(lambda: not serving.runtime.mps.service(users.number_of("speech")).processes())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of other users")
+def test_only_the_agents_and_the_tenants_own_processes_are_a_services(tmp_path: Path) -> None:
+    service = Service(tmp_path / "31007")
+    environment = {"CUDA_MPS_LOG_DIRECTORY": service.log}
+    processes = [
+        subprocess.Popen(["/bin/sleep", "600"], env=environment, user=user, group=user)
+        for user in (0, 31007, 31999)
+    ]
+    try:
+        assert sorted(service.processes()) == sorted(process.pid for process in processes[:2])
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 async def test_a_part_of_a_gpu_is_held_by_the_services_limits(serving: RuntimeNode) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.configuration import UserRange
-from nodeagent.process.users import NoUserLeft, Users, closed_folder, make_folder
+from nodeagent.process.users import NoUserLeft, RecordDamaged, Users, closed_folder, make_folder
 
 
 def test_tenants_never_share_a_number_and_all_nodes_agree(tmp_path: Path) -> None:
@@ -21,6 +21,23 @@ def test_tenants_never_share_a_number_and_all_nodes_agree(tmp_path: Path) -> Non
     with pytest.raises(NoUserLeft):
         one.number_of("late")
     assert set(json.loads((tmp_path / ".users.json").read_text())) == {"vision", "speech", "robots"}
+
+
+@pytest.mark.parametrize("text", ["", '{"vision": 10', "[]", "null", '{"vision": "1001"}'])
+def test_a_damaged_record_deals_out_no_number_again(tmp_path: Path, text: str) -> None:
+    numbers = UserRange(first=1000, count=3)
+    Users(str(tmp_path), numbers).number_of("vision")
+    (tmp_path / ".users.json").write_text(text)
+    with pytest.raises(RecordDamaged, match="restore it"):
+        Users(str(tmp_path), numbers).number_of("speech")
+    assert (tmp_path / ".users.json").read_text() == text
+
+
+def test_a_number_is_on_the_disk_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/dev/fd/{descriptor}")))
+    Users(str(tmp_path), UserRange(first=1000, count=3)).number_of("vision")
+    assert synced == [f"{tmp_path}/.users.json.{os.getpid()}.new", str(tmp_path)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")

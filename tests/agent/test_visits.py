@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodeagent.folder import AttemptFolder, write_json
 from nodeagent.frames import ERRORS, OUTPUT
-from nodeagent.sessions.serving import is_listened_at_by
+from nodeagent.process.environment import stray_mark
+from nodeagent.sessions.doors import Door, has_led_into
+from nodeagent.sessions.serving import connected
 from nodeagent.sessions.visit import Command, NoVisit, connect
 from tests.agent.builders import make_part, python, shell
 from tests.agent.runtime_node import RuntimeNode, is_alive
@@ -150,17 +156,96 @@ async def test_a_port_is_the_jobs_or_nobodys(node: RuntimeNode) -> None:
     number, path = (await node.line("listens ")).split()
     assert path == "/job/101/notebook/"
     folder = node.runtime.folder(1)
-    assert is_listened_at_by(int(number), folder, 0)
     stranger = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     async with stranger:
-        assert not is_listened_at_by(stranger.sockets[0].getsockname()[1], folder, 0)
-    connection = await connect(int(number))
+        assert await connected(stranger.sockets[0].getsockname()[1], folder, 0) is None
+    connection = await connected(int(number), folder, 0)
+    assert connection is not None
     await connection.write(b"hello")
     assert await connection.outputs[OUTPUT].read(99) == b"HELLO"
     await connection.close()
     await node.end_of()
-    with pytest.raises(NoVisit, match=f"port {number}"):
-        await connect(int(number))
+    assert await connected(int(number), folder, 0) is None
+
+
+ANSWERS = """
+import socket
+family = socket.AF_INET6 if ":" in "{host}" else socket.AF_INET
+door = socket.socket(family)
+if family == socket.AF_INET6:
+    door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, {is_alone})
+door.bind(("{host}", {port})); door.listen(); print("listens", flush=True)
+line, _ = door.accept(); door.close(); line.sendall(b"the job"); line.recv(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "is_alone", "others"),
+    [
+        ("127.0.0.2", False, ["127.0.0.1"]),
+        ("0.0.0.0", False, ["::1"]),
+        ("::", True, ["127.0.0.1"]),
+        ("::", True, ["0.0.0.0"]),
+        ("::", False, []),
+        ("::ffff:127.0.0.2", False, ["127.0.0.1", "::1"]),
+    ],
+)
+async def test_a_visitor_reaches_the_job_and_no_program_that_listens_beside_it(
+    node: RuntimeNode, host: str, is_alone: bool, others: list[str]
+) -> None:
+    """The job's program closes its door behind the visitor, so that only the connection shows whose it is."""
+    try:
+        port = free_port("::1")
+    except OSError:
+        pytest.skip("needs IPv6")
+    strangers = [await asyncio.start_server(lambda *_: None, other, port) for other in others]
+    await node.start(make_part(python(ANSWERS.format(host=host, is_alone=is_alone, port=port))))
+    await node.line("listens")
+    connection = await connected(port, node.runtime.folder(1), 0)
+    assert connection is not None
+    assert await connection.outputs[OUTPUT].read(99) == b"the job"
+    await connection.close()
+    for stranger in strangers:
+        stranger.close()
+
+
+async def test_a_program_that_takes_the_jobs_place_meanwhile_is_found_out(busy: RuntimeNode) -> None:
+    folder = busy.runtime.folder(1)
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as stranger:
+        port = stranger.sockets[0].getsockname()[1]
+        connection = await connect("127.0.0.1", port)
+        assert not has_led_into(Door("127.0.0.1", port, frozenset({"1"})), connection.local, folder, 0)
+        await connection.close()
+
+
+async def test_a_containers_process_is_known_by_its_engine_not_by_its_environment(tmp_path: Path) -> None:
+    folder = AttemptFolder(str(tmp_path))
+    port = free_port("127.0.0.1")
+    name, _, value = stray_mark(folder, 0).partition("=")
+    script = ANSWERS.format(host="127.0.0.1", is_alone=False, port=port)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], env={name: value}, stdout=subprocess.PIPE, text=True
+    )
+    engine = tmp_path / "engine"
+    write_json(folder.spec, {"replicas": [{"rank": 0, "container": {"exec": [str(engine), "exec", "c-1"]}}]})
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listens\n"
+        for pid, is_there in ((0, False), (process.pid, True)):
+            engine.write_text(f'#!/bin/sh\n[ "$1 $4" = "inspect c-1" ] && echo {pid}\n')
+            engine.chmod(0o700)
+            connection = await connected(port, folder, 0)
+            assert (connection is not None) == is_there
+        assert connection is not None
+        await connection.close()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as door:
+        return int(door.getsockname()[1])
 
 
 def _words(pid: int) -> bytes:

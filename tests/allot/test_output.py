@@ -80,6 +80,7 @@ def test_programs_get_the_very_text_without_what_acts_on_a_terminal(capsys, valu
         ("\x9b2Ja\x9d0;title\x9cb", "ab"),
         ("\x1b(Ba\x1bMb\x1b7c\u202ed", "abc\ufffdd"),
         ("a\x1b[\nb", "a␛[\nb"),
+        ("\x9dtitle\x9b1mred\n", "\ufffdtitlered\n"),
     ],
 )
 def test_a_jobs_output_loses_its_escape_sequences_wherever_it_is_cut(output: str, seen: str) -> None:
@@ -107,6 +108,14 @@ def test_progress_bars_below_each_other_stay_where_they_are(size: int) -> None:
 def test_what_only_begins_like_an_escape_sequence_is_not_kept_back_for_ever() -> None:
     plain = WithoutEscapes()
     assert plain("\x1b]" + "a" * 5000) == "␛]" + "a" * 5000
+
+
+@pytest.mark.parametrize("beginning", ["\x1b", "\x1b]", "\x1b[", "\x90", "\x9b", "\x9d", "\x9b1", "\x9b "])
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_an_output_of_nothing_but_beginnings_of_sequences_is_read_once(beginning: str, ending: str) -> None:
+    """Read again from each of them, this would take many minutes."""
+    output = beginning * 100_000 + ending
+    assert len(WithoutEscapes()(output)) <= len(output)
 
 
 def log_hit(line: int, before: list[str], after: list[str], rank: int = 0) -> LogHit:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.api.caller import caller, is_error
-from tests.scheduler.builders import make_user
+from tests.scheduler.builders import make_job, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -27,10 +27,21 @@ def operator():
         ("/jobs/counts?cursor=after.3", "array, ended_since"),
         ("/audit/export?page_size=5", "action, address, after"),
         ("/cluster/usage?page_size=5", "minutes"),
+        ("/map/jobs?tenant=red", "cursor, page_size"),
+        ("/map/nodes?q=bed", "cursor, page_size"),
+        ("/gpu-models?q=V100", "cursor, page_size"),
+        ("/market/accounts?virtual_cluster=red", "cursor, page_size"),
+        ("/shared-gpus?node=bed", "cursor, page_size"),
+        ("/failure-rules?class=user", "none"),
+        ("/throughputs/interference?model=V100", "none"),
+        ("/virtual-clusters/{view}/targets/jobs?tenant=red", "cursor, page_size"),
+        ("/jobs/{job}/events?kind=job.ended", "cursor, page_size"),
+        ("/jobs/{job}/sessions?user=ann", "cursor, page_size"),
     ],
 )
 def test_it_is_named_with_what_would_be_right(operator, path: str, expected: str) -> None:
-    answer = operator.get(path)
+    job = make_job()
+    answer = operator.get(path.format(job=job.id, view=job.virtual_cluster.name))
     is_error(answer, 400, "invalid")
     [problem] = answer.json()["fields"]
     assert problem["problem"] == "is not a parameter here"
@@ -54,6 +65,7 @@ def test_known_ones_go_on_to_work(operator) -> None:
         "/audit/export?after=0",
         "/tokens?everybody=true",
         "/jobs/usage?page_size=5",
+        "/gpu-models?page_size=200",
     ):
         assert operator.get(path).status_code == 200, path
 

@@ -24,4 +24,12 @@ describe("a stored specification", () => {
       time_limit: "90m",
     });
   });
+
+  it("still asks for no mail where it asks for none", () => {
+    expect(parse(writeSpec({ name: "digits", notify: { email: [] } }))).toEqual({
+      name: "digits",
+      notify: { email: [] },
+    });
+    expect(parse(writeSpec({ name: "digits", notify: { email: null }, labels: [] }))).not.toHaveProperty("labels");
+  });
 });

@@ -7,21 +7,24 @@ const DEFAULTS: Record<string, unknown> = {
   retry: { max_attempts: 3 },
   checkpoint: { grace_seconds: 30 },
 };
+// Groups in which an empty list says something: `notify: {email: []}` asks for no mail, and nothing for the usual.
+const EMPTY_COUNTS = ["notify"];
 
 /** A stored specification as a person would have written it: no defaults, no empty parts, sizes with units. */
 export function writeSpec(spec: object): string {
   return stringify(tidied(spec), { lineWidth: 0 });
 }
 
-function tidied(spec: object): Record<string, unknown> {
+function tidied(spec: object, group = ""): Record<string, unknown> {
   const kept: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(spec) as [string, unknown][]) {
-    if (isEmpty(value) || JSON.stringify(value) === JSON.stringify(DEFAULTS[key])) continue;
-    if (key === "memory" && typeof value === "number") kept[key] = sizeText(value);
+    if (Array.isArray(value) && EMPTY_COUNTS.includes(group)) kept[key] = value;
+    else if (isEmpty(value) || JSON.stringify(value) === JSON.stringify(DEFAULTS[key])) continue;
+    else if (key === "memory" && typeof value === "number") kept[key] = sizeText(value);
     else if ((key === "time_limit" || key === "estimate") && typeof value === "number") kept[key] = durationText(value);
     else if (Array.isArray(value))
       kept[key] = value.map((item: unknown) => (item !== null && typeof item === "object" ? tidied(item) : item));
-    else if (typeof value === "object" && value !== null) kept[key] = tidied(value);
+    else if (typeof value === "object" && value !== null) kept[key] = tidied(value, key);
     else kept[key] = value;
   }
   return kept;

@@ -105,7 +105,8 @@ def _opened(file: IO[bytes], bounds: Bounds) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(fileobj=_BoundedReader(stream, most_bytes), mode="r:") as tar:  # type: ignore[call-overload]  # it reads, tells and seeks
             yield tar
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    # tarfile reads some numbers of headers unchecked, and calls itself for a header that others follow.
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise ArchiveRefused(f"It is not a whole tar archive: {error}.") from error
 
 

@@ -7,12 +7,13 @@ sandbox may write too.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -173,6 +174,15 @@ async def order(command: Sequence[str]) -> None:
         await in_own_thread("container engine", run)
     except (OSError, subprocess.TimeoutExpired) as error:
         log.warning("The container engine did not do what it should: %s", error)
+
+
+def main_process(container: Mapping[str, Sequence[str]]) -> int:
+    """Return this machine's number of a container's first process; 0 when the engine knows of none."""
+    program, _, name = container["exec"]
+    command = [program, "inspect", "--format", "{{.State.Pid}}", name]
+    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        return int(subprocess.run(command, capture_output=True, timeout=TRIAL_SECONDS, check=False).stdout)
+    return 0
 
 
 def environment_file(environment: dict[str, str]) -> str:

@@ -48,6 +48,11 @@ class Service:
     folder: Path
 
     @property
+    def owner(self) -> int:
+        """The tenant's user, as which its servers run; the daemon runs as the agent's."""
+        return int(self.folder.name)
+
+    @property
     def pipe(self) -> str:
         return str(self.folder / "pipe")
 
@@ -66,8 +71,11 @@ class Service:
         return self.folder / "members"
 
     def processes(self) -> list[int]:
-        """Its daemon and servers. Clients know where its sockets are, but not its log."""
-        return processes_with_setting(f"CUDA_MPS_LOG_DIRECTORY={self.log}")
+        """Return its daemon and servers. Clients know where its sockets are, but not its log.
+
+        A program of another tenant may name the log all the same, but does not run as either of these users.
+        """
+        return processes_with_setting(f"CUDA_MPS_LOG_DIRECTORY={self.log}", os.geteuid(), self.owner)
 
 
 class Mps:

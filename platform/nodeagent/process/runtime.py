@@ -415,7 +415,8 @@ class ProcessRuntime:
             group = self.cgroups.group(f"attempt-{attempt}-rank-{spec['rank']}")
             found |= group.kill()
             group.remove()
-            strays |= set(processes_with_setting(stray_mark(folder, spec["rank"])))
+            users = () if spec["user"] is None else (spec["user"],)
+            strays |= set(processes_with_setting(stray_mark(folder, spec["rank"]), *users))
         for replica in status.get("replicas", []):
             if is_same_process(replica["pid"], replica["identity"]):
                 found = True

@@ -19,6 +19,10 @@ class NoUserLeft(OSError):
     """Every number of the configured range belongs to another tenant."""
 
 
+class RecordDamaged(OSError):
+    """The record holds something else, so that which numbers are taken is unknown."""
+
+
 class Users:
     """The record, read and added to under a lock."""
 
@@ -40,7 +44,7 @@ class Users:
         return self.known[tenant]
 
     def _read_and_add(self, tenant: str) -> None:
-        numbers: dict[str, int] = read_json(self.record) or {}
+        numbers = self._read()
         if tenant not in numbers:
             taken = set(numbers.values())
             preferred = zlib.crc32(tenant.encode())
@@ -51,8 +55,19 @@ class Users:
             else:
                 raise NoUserLeft(f"all {self.numbers.count} user numbers belong to other tenants")
             numbers[tenant] = number
-            write_json(self.record, numbers)
+            # Files are about to belong to the number, so that it must not be free again after a crash.
+            write_json(self.record, numbers, is_durable=True)
         self.known = numbers
+
+    def _read(self) -> dict[str, int]:
+        numbers = read_json(self.record)
+        if numbers is None and not os.path.lexists(self.record):
+            return {}
+        if not isinstance(numbers, dict) or not all(type(number) is int for number in numbers.values()):
+            raise RecordDamaged(
+                f"{self.record} is damaged. It holds the tenants' user numbers, so restore it from a backup"
+            )
+        return numbers
 
 
 def make_folder(path: str, owner: int) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
@@ -32,19 +32,16 @@ from nodeagent.frames import (
 )
 from nodeagent.machine import Part, Phase
 from nodeagent.messages import MessageError, SessionOffer, decode
-from nodeagent.process.environment import stray_mark
 from nodeagent.process.ports import port_variable
-from nodeagent.procfs import descendants, is_same_process, processes_with_setting
-from nodeagent.sessions.visit import Command, Endpoint, NoVisit, connect
+from nodeagent.sessions.doors import doors, has_led_into
+from nodeagent.sessions.visit import Command, Connection, Endpoint, NoVisit, connect
+from nodeagent.threads import in_own_thread
 
 log = logging.getLogger(__name__)
 
 MOST_SESSIONS = 256
 #: Phases in which a user may come in.
 OPEN_TO_VISITS = frozenset({Phase.RUNNING, Phase.STOPPING})
-#: The kernel's tables of listening sockets, and the state in them that marks one.
-TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-LISTENING = "0A"
 
 
 class Sessions:
@@ -111,11 +108,10 @@ class Sessions:
                 "type": offer.terminal,
             }
             return await Command.start(folder, request)
-        port = _number_of(folder, offer)
-        # What listens there belongs to this very attempt: no user is connected to another tenant's program.
-        if not await asyncio.to_thread(is_listened_at_by, port, folder, offer.rank):
+        connection = await connected(_number_of(folder, offer), folder, offer.rank)
+        if connection is None:
             raise NoVisit(f"No process of the job listens at port {offer.port} of rank {offer.rank} yet.")
-        return await connect(port)
+        return connection
 
 
 class Talk:
@@ -215,44 +211,14 @@ def _number_of(folder: AttemptFolder, offer: SessionOffer) -> int:
     raise NoVisit(f"The job has no port {offer.port!r} on its node: {port_variable(offer.port)} is not set.")
 
 
-def is_listened_at_by(port: int, folder: AttemptFolder, rank: int) -> bool:
-    """Whether a process of the attempt listens at the port, so that no other program can stand in for it."""
-    sockets = {f"socket:[{inode}]" for inode in _listeners(port)}
-    return bool(sockets) and any(_holds(pid, sockets) for pid in _processes_of(folder, rank))
-
-
-def _listeners(port: int) -> set[str]:
-    """Return the inodes of sockets that listen at the port, whatever address they are bound to."""
-    found = set()
-    for table in TABLES:
-        try:
-            with open(table, encoding="ascii") as file:
-                lines = file.read().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                found.add(fields[9])
-    return found
-
-
-def _processes_of(folder: AttemptFolder, rank: int) -> list[int]:
-    """Return those below the shim, and those in containers, which are the engine's children."""
-    status = read_json(folder.status) or {}
-    found = []
-    if is_same_process(status.get("pid", 0), status.get("identity", "")):
-        found = descendants(status["pid"])
-    if any(replica["is_container"] for replica in status.get("replicas", [])):
-        found += processes_with_setting(stray_mark(folder, rank))
-    return found
-
-
-def _holds(pid: int, sockets: set[str]) -> bool:
-    folder = f"/proc/{pid}/fd"
-    with contextlib.suppress(OSError):  # It has ended meanwhile.
-        for name in os.listdir(folder):
-            with contextlib.suppress(OSError):  # It has closed this one meanwhile.
-                if os.readlink(f"{folder}/{name}") in sockets:
-                    return True
-    return False
+async def connected(port: int, folder: AttemptFolder, rank: int) -> Connection | None:
+    """Connect to a process of the attempt at the port; None when none listens there."""
+    # An engine of containers that hangs must not hold the agent's shared threads.
+    for door in await in_own_thread("find doors", partial(doors, port, folder, rank)):
+        with contextlib.suppress(OSError):
+            connection = await connect(door.host, port)
+            check = partial(has_led_into, door, connection.local, folder, rank)
+            if await in_own_thread("check a door", check):
+                return connection
+            await connection.close()
+    return None

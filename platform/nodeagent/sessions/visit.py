@@ -181,6 +181,8 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.outputs = {OUTPUT: reader}
         self.writer = writer
+        #: Its end here: an address and a port.
+        self.local: tuple[str, int] = writer.get_extra_info("sockname")[:2]
 
     async def write(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -203,13 +205,10 @@ class Connection:
             await self.writer.wait_closed()
 
 
-async def connect(port: int) -> Connection:
-    """Connect to a port of this machine; raise NoVisit when nothing answers."""
-    for host in ("127.0.0.1", "::1"):
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(START_SECONDS):
-                return Connection(*await asyncio.open_connection(host, port, limit=DATA_BYTES))
-    raise NoVisit(f"Nothing answers at port {port} yet.")
+async def connect(host: str, port: int) -> Connection:
+    """Connect to an address of this machine; raise OSError when nothing answers."""
+    async with asyncio.timeout(START_SECONDS):
+        return Connection(*await asyncio.open_connection(host, port, limit=DATA_BYTES))
 
 
 async def _answer(line: socket.socket) -> tuple[dict[str, Any], list[int]]:

@@ -21,6 +21,7 @@ from scheduler.jobs.failures.services import (
     rules_written,
 )
 from tenants.api.editions import Edited
+from tenants.api.queries import refuse_unknown
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import viewer
@@ -131,6 +132,7 @@ class FailureRules(Edited):
         """List the site's failure classification rules, at most 100. They are tried before the built-in
         rules.
         """
+        refuse_unknown(request, ())
         return Response(_answer(rules_in_force()))
 
     @extend_schema(request=FailureRuleList, responses=FailureRuleList)

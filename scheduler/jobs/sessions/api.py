@@ -51,7 +51,6 @@ class JobSessions(ListAPIView[Session]):
 
     queryset = Session.objects.none()
     serializer_class = SessionSerializer
-    filter_backends = []
 
     def get_queryset(self) -> QuerySet[Session]:
         job = job_get(viewer(self.request), self.kwargs["job_id"])

@@ -37,6 +37,7 @@ from scheduler.telemetry.throughputs.services.rows import (
 )
 from scheduler.telemetry.throughputs.services.shared_gpus import gpus_shared, shared_gpus
 from scheduler.wiring.rest import checked
+from tenants.api.queries import refuse_unknown
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
@@ -248,6 +249,7 @@ class Interference(APIView):
     def get(self, request: Request) -> Response:
         """Show the predicted speed of jobs that share GPUs, where it was not measured. For operators."""
         viewer(request).require_operator()
+        refuse_unknown(request, ())
         return Response(interference_report())
 
 
@@ -285,7 +287,7 @@ class SharedGpus(ListAPIView[Gpu]):
         return gpus_shared().only("id")
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        page = self.paginate_queryset(self.get_queryset())
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
         return self.get_paginated_response(shared_gpus(viewer(request), [gpu.id for gpu in page or ()]))
 
 

@@ -228,7 +228,7 @@ class CreditAccounts(ListAPIView[VirtualCluster]):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         by = viewer(request)
-        page = self.paginate_queryset(virtual_clusters_of(by))
+        page = self.paginate_queryset(self.filter_queryset(virtual_clusters_of(by)))
         return self.get_paginated_response(representations.accounts([row.pk for row in page or ()], by))
 
 

@@ -59,6 +59,22 @@ describe("the specification's text", () => {
     expect(editYaml("name: [", ["name"], "x")).toBe("name: [");
   });
 
+  it.each([
+    ["env: &a {X: 1}\nlabels: &b\n  x: {y: *b}", 3, /inside of &b/],
+    ["name: a\nlabels: *b", 2, /no &b is above/],
+    ["name: a\n? *b\n: 1", 2, /no &b is above/],
+    ["name: a\n<<: 5", 1, /Merge sources/],
+    [`name: &a a\nlabels: [${"*a, ".repeat(200)}]`, 1, /alias count/],
+  ])("says what is wrong with an alias or a merge: %j", (text, line, message) => {
+    const { data, problem } = parseYaml(text, "A job");
+    expect({ data, line: problem?.line }).toEqual({ data: null, line });
+    expect(problem?.message).toMatch(message);
+  });
+
+  it("leaves a text as it is while an alias in it stands for nothing", () => {
+    expect(editYaml("name: a\nlabels: *b\n", ["name"], "c")).toBe("name: a\nlabels: *b\n");
+  });
+
   it("tells the line of a field, or of what is nearest to a missing one", () => {
     const lineOf = linesOf(TEXT);
     expect(lineOf(["name"])).toBe(2);

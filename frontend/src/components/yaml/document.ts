@@ -12,6 +12,7 @@ import {
   type Node,
   parseDocument,
   type Tags,
+  visit,
 } from "yaml";
 
 // Fields whose scalars are texts, wherever they stand: jobs get `1.10` and `0012` as they are written. The
@@ -33,9 +34,15 @@ export function parseYaml(text: string, what: string): ParsedYaml {
     const message = error.code === "MULTIPLE_DOCS" ? severalDocuments(what) : sentence(error.message);
     return { data: null, problem: { message, line: lines.linePos(error.pos[0]).line } };
   }
-  const refused = settle(document.contents, "", false);
+  const refused = wrongAlias(document) ?? settle(document.contents, "", false);
   if (refused) return { data: null, problem: { message: refused.message, line: lines.linePos(refused.at).line } };
-  const data: unknown = document.toJS();
+  let data: unknown;
+  try {
+    data = document.toJS();
+  } catch (thrown) {
+    // It merges what is no object, or its aliases would multiply.
+    return { data: null, problem: { message: sentence((thrown as Error).message), line: 1 } };
+  }
   if (data === null || typeof data !== "object" || Array.isArray(data)) {
     return { data: null, problem: { message: `${what} is an object: write name: value lines.`, line: 1 } };
   }
@@ -49,6 +56,23 @@ function severalDocuments(what: string): string {
 interface Refusal {
   message: string;
   at: number;
+}
+
+/** Refuses an alias of nothing, and one inside what it stands for, which has no end. */
+function wrongAlias(document: Document): Refusal | null {
+  let refused: Refusal | null = null;
+  visit(document, {
+    Alias(_, alias, ancestors) {
+      const meant = alias.resolve(document);
+      if (meant && !ancestors.includes(meant)) return undefined;
+      const message = meant
+        ? `*${alias.source} stands inside of &${alias.source}.`
+        : `*${alias.source} stands for nothing: no &${alias.source} is above it.`;
+      refused = { message, at: start(alias) };
+      return visit.BREAK;
+    },
+  });
+  return refused;
 }
 
 /** Lets plain scalars of TEXTS be the text that is written, and refuses numbers that are none. */
@@ -78,7 +102,7 @@ function start(node: Node): number {
 /** The text with one value changed, comments and all else left as they were. Undefined removes it. */
 export function editYaml(text: string, path: Path, value: unknown): string {
   const { document } = read(text);
-  if (document.errors.length > 0) return text;
+  if (document.errors.length > 0 || wrongAlias(document)) return text;
   if (value === undefined) document.deleteIn(path);
   else document.setIn(path, document.createNode(value));
   return document.toString({ lineWidth: 0, flowCollectionPadding: false });

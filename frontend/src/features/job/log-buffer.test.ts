@@ -89,6 +89,14 @@ describe("a log put together", () => {
     expect(log.dropped).toBe(5);
   });
 
+  it("shows what comes after a move up beyond the lines that it keeps", () => {
+    const log = addPage(emptyLog, page([chunk(0, `${"x\n".repeat(KEPT_LINES + 10_000)}${"\u001b[9999A".repeat(3)}`)]));
+    expect(log).toMatchObject({ dropped: 10_001, isOpen: true });
+    const after = addStreamed(log, [chunk(1, "seen 0\nseen 1\n")]);
+    expect(after.lines.slice(0, 3)).toEqual(["seen 0", "seen 1", "x"]);
+    expect(after.times).toHaveLength(KEPT_LINES);
+  });
+
   it("finds lines without regard to case", () => {
     expect(findLines(["Loss 1", "acc", "loss 2"], "LOSS")).toEqual([0, 2]);
     expect(findLines(["a"], "")).toEqual([]);

@@ -99,9 +99,11 @@ export function append(before: LogBuffer, written: readonly Written[]): LogBuffe
   if (written.every(({ text }) => !text)) return before;
   const draft: Draft = { ...before, lines: [...before.lines], times: [...before.times] };
   for (const { text, at } of written) write(draft, text, at);
-  const { lines, times, isOpen, up, isAgain, held } = draft;
+  const { lines, times, isOpen, isAgain, held } = draft;
   const excess = Math.max(0, lines.length - KEPT_LINES);
   const kept = { lines: lines.slice(excess), times: times.slice(excess), dropped: before.dropped + excess };
+  // The cursor may stand at a line that fell out: it goes on at the oldest that is left.
+  const up = Math.min(draft.up, Math.max(0, kept.lines.length - 1));
   return { ...before, ...kept, isOpen, up, isAgain, held };
 }
 
