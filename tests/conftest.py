@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,9 @@ END $$
 
 
 def pytest_configure() -> None:
-    """Each client of a test makes its middleware anew; that must not read every file of the dashboard."""
+    # A shell starts what runs in the background with Ctrl-C ignored, and programs of tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Each client of a test makes its middleware again, which must not read every file of the dashboard.
     settings.WHITENOISE_AUTOREFRESH = True
     # The live server sends head and body apart: without this the body waits 40 ms for news of the head.
     WSGIRequestHandler.disable_nagle_algorithm = True
