@@ -46,7 +46,7 @@ END $$
 
 
 def pytest_configure() -> None:
-    # A shell starts what runs in the background with Ctrl-C ignored, and programs of tests would inherit that.
+    # A shell starts what runs in the background with Ctrl-C ignored, which the tests' programs would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Each client of a test makes its middleware again, which must not read every file of the dashboard.
     settings.WHITENOISE_AUTOREFRESH = True
