@@ -232,13 +232,17 @@ class Engine:
         """Record whether only an event can let a job run again, so that no round is needed before.
 
         This is so if nothing runs and no waiting job fits on the cluster. It is also so if nothing ran,
-        happened or started for as long as any policy waits, even if policies wanted further rounds.
+        happened or started for as long as any policy and any rule of the market waits, even if policies
+        wanted further rounds.
         """
-        if plan.actions or plan.market or self.round_engine.facts.running:
+        # Offers that expire are made again and again; only a loan lets a job run.
+        lends = any(action.kind == "take" for action in plan.market)
+        if plan.actions or lends or self.round_engine.facts.running:
             self._rests_since, self._is_at_rest = math.inf, False
             return
         self._rests_since = min(self._rests_since, self.now)
-        self._is_at_rest = self.now > self._rests_since + _LONGEST_REST_SECONDS or (
+        longest = _LONGEST_REST_SECONDS + (0.0 if self._market is None else self._market.longest_wait)
+        self._is_at_rest = self.now > self._rests_since + longest or (
             self._market is None and not any(map(_may_start, (*outcomes, *self.round_engine.without_gpus)))
         )
 

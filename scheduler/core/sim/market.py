@@ -67,6 +67,12 @@ class Market:
             balances={name: amount for name, amount in sorted(self.balances.items()) if name != BANK},
         )
 
+    @property
+    def longest_wait(self) -> float:
+        """The longest time, in seconds, that a rule waits before it offers or borrows."""
+        idle = [rule.idle_seconds for rule in self.lend_rules]
+        return max([*idle, *[rule.waiting_seconds for rule in self.borrow_rules]], default=0.0)
+
     # What people do; SchedulingError states what prevents it
 
     def make(self, offer: Offer, own: Guarantees, now: float) -> Offer:

@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.loan_terms import Loan, Lot
 from scheduler.core.model.plan import Action, ActionKind, Tier
-from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.snapshot import Job, JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.registry import POLICIES
@@ -191,6 +191,39 @@ def test_in_a_simulation_rules_let_jobs_wait_for_less_long_and_every_credit_has_
     assert dict(engine.market.balances) == {"vision": 1_011, "speech": 3_989, BANK: -5_000}
     with pytest.raises(SchedulingError, match="offer 9 is not open"):
         engine.trade(lambda market, own, now: market.take(9, "vision", own, now))  # type: ignore[arg-type]
+
+
+def lender_and_borrower(policy: str, *, credits: int, **lending: object) -> Engine:
+    """Vision has a job and no guarantee; what it may borrow is always offered again, in rounds of an hour."""
+    facts = make_snapshot(
+        nodes=[make_node(1)],
+        now=0.0,
+        round_seconds=3_600.0,
+        virtual_clusters=[make_virtual_cluster("speech", {"V100": 8}), make_virtual_cluster("vision", {})],
+    )
+    facts = with_market(
+        under(policy, facts),
+        lends=[lends(price=1_000, **lending)],
+        borrows=[borrows()],
+        balances={"vision": credits},
+    )
+    return Engine(facts, [arrival(1, 0.0, 1_000.0, 4, virtual_cluster="vision")])
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_simulation_ends_when_what_is_offered_is_never_taken(policy: str) -> None:
+    engine = lender_and_borrower(policy, credits=0, lend_seconds=7_200.0)
+    why = engine.run(lambda engine: engine.now > 30 * 86_400)
+    assert why == "nothing more can happen, and 1 job waits for ever"
+    assert engine.market.offers
+
+
+def test_a_simulation_goes_on_for_as_long_as_a_rule_waits() -> None:
+    days = 8 * 86_400.0
+    engine = lender_and_borrower("gandiva", credits=99_000, idle_seconds=days, lend_seconds=14_400.0)
+    assert engine.run() == ""
+    # Offered after eight days, taken in the next round, used in the one after it.
+    assert engine.progress[JobId(1)].first_started_at == days + 7_200
 
 
 @pytest.mark.parametrize("cells", [False, True], ids=["counts", "cells"])
