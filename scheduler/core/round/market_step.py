@@ -94,7 +94,7 @@ def _waiting(outcome: ViewOutcome, facts: Facts) -> tuple[Want, ...]:
             job=job.id,
             gpu_models=models_of(job, facts.cluster),
             replicas=tuple([need.gpus for need in needs_of(job, sizes_of(job)[-1])]),
-            since=max(job.submitted_at, job.eligible_at),
+            since=job.waiting_since,
             gpus=amount_of(job, sizes_of(job)[-1]),
         )
         for job in [jobs[number] for number in queue_of(outcome) if number in jobs]

@@ -206,6 +206,17 @@ class TestBorrowing:
     ) -> None:
         assert self.taken(make_offer(2, **offer), **rule) == []
 
+    def test_a_job_that_was_stopped_or_on_hold_waits_from_then_on(self) -> None:
+        offer, rule = make_offer(2), borrows(waiting_seconds=3_600.0)
+        clusters = [make_virtual_cluster("speech", {"V100": 8}), make_virtual_cluster("vision", {})]
+        job = make_job(1, 4, virtual_cluster="vision", submitted_at=NOW - 86_400)
+        for waited, taken in ((3_599.0, []), (3_600.0, [2])):
+            waits = replace(job, waits_since=NOW - waited)
+            facts = make_snapshot(nodes=make_cluster(1), jobs=[waits], virtual_clusters=clusters)
+            plan = decide(with_market(facts, offers=[offer], borrows=[rule]))
+            assert [action.offer for action in plan.market] == taken
+            assert taken or plan.wake_at == NOW + 1
+
     def test_several_offers_are_taken_where_one_does_not_do(self) -> None:
         offers = [make_offer(number, lot=Lot(gpus={"V100": 2})) for number in (1, 2, 3)]
         assert self.taken(*offers) == [1, 2]
