@@ -33,6 +33,8 @@ from scheduler.core.model.loan_terms import (
     OfferId,
 )
 
+#: How many choices of offers a rule tries for a job on a model.
+_MOST_ATTEMPTS = 32
 #: The possible error of sums of parts of GPUs.
 _ROUNDING = 1e-9
 
@@ -251,15 +253,49 @@ class _RuleRun:
 
         The result is empty where offers taken for other jobs in this round leave enough.
         """
-        taken: list[Offer] = []
-        candidates = self._candidates(rule, standing.virtual_cluster, model)
-        while not self._serves(taken, standing, want, model, borrower):
-            offer = next(candidates, None)
-            if offer is None:
+
+        def serves(offers: Sequence[Offer]) -> bool:
+            return self._serves(offers, standing, want, model, borrower)
+
+        candidates = list(self._candidates(rule, standing.virtual_cluster, model))
+        for _ in range(_MOST_ATTEMPTS):
+            taken = self._cheapest(candidates, rule, standing, borrower, serves)
+            if serves(taken):
+                return _needed(taken, serves)
+            if not taken:
                 return None
+            # Small cheap lots may have used up the limit or the balance that a larger lot needs.
+            candidates = self._with_fewer_small(candidates, taken, model)
+        return None
+
+    def _cheapest(
+        self,
+        candidates: Iterable[Offer],
+        rule: BorrowRule,
+        standing: Standing,
+        borrower: _Borrower,
+        serves: Callable[[Sequence[Offer]], bool],
+    ) -> list[Offer]:
+        """Return what may be taken together of some offers, in their order, until it is enough."""
+        taken: list[Offer] = []
+        for offer in candidates:
+            if serves(taken):
+                break
             if self._may_take(rule, standing.virtual_cluster, [*taken, offer], borrower):
                 taken.append(offer)
         return taken
+
+    def _with_fewer_small(
+        self, candidates: Iterable[Offer], taken: Sequence[Offer], model: str
+    ) -> list[Offer]:
+        """Return candidates without the dearer half of the smallest lots taken, and without others alike.
+
+        Halving keeps the number of attempts small.
+        """
+        smallest = min(taken, key=lambda offer: self._gpus([offer], model)).lot
+        alike = [offer.id for offer in taken if offer.lot == smallest]
+        kept = alike[: len(alike) // 2]
+        return [offer for offer in candidates if offer.lot != smallest or offer.id in kept]
 
     def _candidates(self, rule: BorrowRule, vc: str, model: str) -> Iterator[Offer]:
         """Yield the offers that a virtual cluster might take, the cheapest first."""
@@ -355,6 +391,16 @@ class _Borrower:
         self.served.add(want.job)
         self.left[model] += gpus - want.gpus
         self.replicas.setdefault(model, []).extend(want.replicas)
+
+
+def _needed(taken: Sequence[Offer], serves: Callable[[Sequence[Offer]], bool]) -> list[Offer]:
+    """Return the offers without those that are not needed, the dearest dropped first."""
+    needed = list(taken)
+    for offer in reversed(taken):
+        rest = [other for other in needed if other is not offer]
+        if serves(rest):
+            needed = rest
+    return needed
 
 
 def _kinds(lot: Lot) -> Iterator[tuple[str, Lot]]:

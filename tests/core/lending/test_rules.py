@@ -13,7 +13,7 @@ from scheduler.core.lending.checking import problems
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_plan, loads_snapshot
 from scheduler.core.model.errors import PlanError
-from scheduler.core.model.loan_terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, RuleId
+from scheduler.core.model.loan_terms import MARKET, LendRule, Loan, LoanId, Lot, MarketAction, Offer, RuleId
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Running, Snapshot
 from scheduler.core.round.checks.plan import check
@@ -28,6 +28,7 @@ from tests.builders import (
     make_snapshot,
     make_virtual_cluster,
 )
+from tests.core.counting import calls_in
 from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
 from tests.core.test_properties import decides_as_anew
 from tests.core.virtual_loop import VirtualLoop
@@ -222,6 +223,58 @@ class TestBorrowing:
         assert self.taken(*offers) == [1, 2]
         assert self.taken(*offers, gpus=8) == []
 
+    @pytest.mark.parametrize(
+        ("lots", "most", "taken"),
+        [
+            ([1, 8], 8, [2]),  # The small offer and the large one exceed the limit,
+            ([1, 8], 16, [2]),  # or the large one is enough by itself.
+            ([8, 1], 8, [1]),
+            ([1, 4, 1, 4], 8, [2, 4]),
+            ([6, 4, 4], 8, [2, 3]),
+            ([1, 1, 1, 4, 1, 1], 8, [1, 2, 3, 4, 5]),
+            ([1, 1, 1, 1, 1, 2, 4], 8, [1, 2, 6, 7]),
+            ([3, 3], 8, []),
+        ],
+    )
+    def test_small_offers_prevent_no_larger_one_and_are_not_paid_for_in_vain(
+        self, lots: list[int], most: int, taken: list[int]
+    ) -> None:
+        """The order of the offers is that of their prices."""
+        sizes = enumerate(lots, start=1)
+        offers = [make_offer(n, lot=Lot(gpus={"V100": size}), price=n) for n, size in sizes]
+        assert self.borrowed(offers, most) == taken
+
+    def borrowed(
+        self, offers: Sequence[Offer], most: int, balance: int = 8_000, gpu_models: tuple[str, ...] = ()
+    ) -> list[int | None]:
+        """Return the offers taken for a job of eight GPUs, when vision is guaranteed nothing."""
+        job = make_job(1, 8, virtual_cluster="vision", submitted_at=NOW - 60)
+        clusters = [make_virtual_cluster("speech", {"V100": 16, "P100": 10_000})]
+        clusters.append(make_virtual_cluster("vision", {}))
+        facts = make_snapshot(nodes=make_cluster(2), jobs=[job], virtual_clusters=clusters)
+        rule = borrows(most_gpus=most, gpu_models=gpu_models)
+        market = with_market(facts, offers=offers, borrows=[rule], balances={"vision": balance})
+        return [action.offer for action in decide(market).market]
+
+    def test_small_offers_do_not_use_up_the_credits_that_a_larger_one_needs(self) -> None:
+        one, eight = (Lot(gpus={"V100": count}) for count in (1, 8))
+        offers = [make_offer(1, lot=one, price=100), make_offer(2, lot=eight, price=1_000)]
+        assert self.borrowed(offers, most=16, balance=8_000) == [2]
+        assert self.borrowed(offers, most=16, balance=7_999) == []
+
+    @pytest.mark.parametrize("differ", [False, True])
+    def test_offers_that_do_not_do_cost_few_attempts(self, differ: bool) -> None:
+        """Seven GPUs can be paid for, whichever they are."""
+
+        def calls(count: int) -> int:
+            beside = [1_000 + (number if differ else 0) for number in range(count)]
+            lots = [Lot(gpus={"V100": 1, "P100": gpus}) for gpus in beside]
+            offers = [make_offer(number, lot=lot, price=1) for number, lot in enumerate(lots, start=1)]
+            assert self.borrowed(offers, most=16, balance=7_500, gpu_models=("V100",)) == []
+            return calls_in(lambda: self.borrowed(offers, most=16, balance=7_500, gpu_models=("V100",)))
+
+        assert calls(200) < 6 * calls(50)
+
     def test_four_quarters_take_one_gpu_and_not_four(self) -> None:
         quarters = [
             make_part(number, 0.25, virtual_cluster="vision", submitted_at=NOW - 99) for number in range(1, 5)
@@ -240,7 +293,8 @@ class TestBorrowing:
 
     def test_cells_are_taken_for_the_shape_of_a_job(self) -> None:
         switches, whole = Lot(cells={SWITCH: 2}), Lot(cells={NODE: 1})
-        assert self.taken(make_offer(1, lot=switches), make_offer(2, lot=whole), cells=True) == []
+        assert self.taken(make_offer(1, lot=switches), cells=True) == []
+        assert self.taken(make_offer(1, lot=switches), make_offer(2, lot=whole), cells=True) == [2]
         assert self.taken(make_offer(2, lot=whole, price=100), gpus=8, cells=True) == [2]
         assert self.taken(make_offer(1, lot=switches), gpus=2, cells=True) == [1]
 
