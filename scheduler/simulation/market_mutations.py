@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from scheduler.core.lending.in_force import Guarantees
@@ -32,7 +33,7 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.market import Market
 from scheduler.simulation.changes import counts_of
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.traces.fields import BadField, seconds, shown
+from scheduler.simulation.traces.fields import BadField, count, positive, seconds, shown
 
 KINDS = ("loan", "offer", "take", "withdraw", "lend_rule", "borrow_rule", "grant")
 
@@ -55,8 +56,8 @@ Mutation = Callable[[Market, Guarantees, float], Loan | None]
 class MarketMutations:
     """Reads the market's events of one scenario; offers are known by their names."""
 
-    def __init__(self, virtual_clusters: Collection[str]) -> None:
-        self._virtual_clusters = virtual_clusters
+    def __init__(self, virtual_clusters: Collection[str], gpu_models: Collection[str]) -> None:
+        self._virtual_clusters, self._gpu_models = virtual_clusters, gpu_models
         #: The ids of offers by name, in the order in which the offers are made.
         self._offers: dict[str, OfferId] = {}
         self._rules = 0
@@ -125,24 +126,31 @@ class MarketMutations:
             virtual_cluster=fields.virtual_cluster("virtual_cluster"),
             lot=fields.lot(fields.value),
             idle_seconds=fields.number("idle_seconds"),
-            lend_seconds=fields.number("lend_seconds"),
+            lend_seconds=fields.duration("lend_seconds"),
             price=fields.credits("price"),
         )
-        return lambda market, own, now: market.follow(rule)
+        return lambda market, own, now: market.follow(rule, own, now)
 
     def _borrow_rule(self, fields: _Fields) -> Mutation:
         models = fields.value.get("gpu_models", [])
         if not isinstance(models, list):
             raise InputError(f"{fields.where}: gpu_models: {shown(models)} is not a list of GPU models")
+        names = tuple(map(str, models))
+        for model in names:
+            if model not in self._gpu_models:
+                known = wording.either(list(self._gpu_models))
+                raise InputError(
+                    f"{fields.where}: gpu_models: there is no {shown(model)}; the nodes have {known}"
+                )
         rule = BorrowRule(
             id=self._next_rule(),
             virtual_cluster=fields.virtual_cluster("virtual_cluster"),
-            gpu_models=tuple(map(str, models)),
-            most_gpus=int(fields.number("most_gpus")),
+            gpu_models=names,
+            most_gpus=fields.count("most_gpus"),
             waiting_seconds=fields.number("waiting_seconds"),
             price=fields.credits("price"),
         )
-        return lambda market, own, now: market.follow(rule)
+        return lambda market, own, now: market.follow(rule, own, now)
 
     def _next_rule(self) -> RuleId:
         self._rules += 1
@@ -178,11 +186,22 @@ class _Fields:
 
     def number(self, field: str, default: float | None = None) -> float:
         """Return a number of at least 0, in seconds or any other unit."""
+        return self._read(field, default, seconds)
+
+    def duration(self, field: str) -> float:
+        """Return a number of seconds above 0."""
+        return self._read(field, None, partial(positive, what="seconds"))
+
+    def count(self, field: str) -> int:
+        """Return a whole number of GPUs of at least 1."""
+        return int(self._read(field, None, count))
+
+    def _read(self, field: str, default: float | None, read: Callable[[str, Any], float]) -> float:
         given = self.value.get(field, default)
         if given is None:
             raise InputError(f"{self.where}: {field}: is missing")
         try:
-            value = seconds(field, given)
+            value = read(field, given)
         except BadField as bad:
             raise InputError(f"{self.where}: {bad}") from None
         if value > _MOST:

@@ -37,7 +37,7 @@ from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
-from scheduler.simulation.traces.fields import BadField, number, shown, stated, within_a_century
+from scheduler.simulation.traces.fields import BadField, count, number, shown, stated, within_a_century
 from scheduler.simulation.traces.native import read_job
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
@@ -115,7 +115,9 @@ class _Reader:
         self._jobs: list[tuple[TracedJob, str]] = []
         self._names: dict[str, int] = {}
         self._numbers: dict[str, JobId] = {}
-        self._mutations = market_mutations.MarketMutations([vc.name for vc in cluster.virtual_clusters])
+        self._mutations = market_mutations.MarketMutations(
+            [vc.name for vc in cluster.virtual_clusters], cluster.gpus_by_model
+        )
 
     def scenario(self) -> Scenario:
         events = [(place, _stated(event)) for place, event in enumerate(self._content["events"], start=1)]
@@ -237,10 +239,14 @@ class _Reader:
         if "node" in value:
             back = [self._pool_node(where, value["node"])]
             return lambda engine: engine.node_loans.ask_back(back, by)
-        pool, count = str(value["serving_pool"]), int(self._number("nodes", value.get("nodes", 1), where))
+        pool = str(value["serving_pool"])
+        try:
+            nodes = count("nodes", value.get("nodes", 1), "nodes")
+        except BadField as bad:
+            raise InputError(f"{where}: node_return: {bad}") from None
         if pool not in [each.name for each in self._cluster.pools]:
             raise InputError(f"{where}: there is no serving pool {shown(pool)}")
-        return lambda engine: engine.node_loans.ask_back(engine.node_loans.choose(pool, count), by)
+        return lambda engine: engine.node_loans.ask_back(engine.node_loans.choose(pool, nodes), by)
 
     def _pool_node(self, where: str, name: Any) -> NodeId:
         for node in self._cluster.nodes:

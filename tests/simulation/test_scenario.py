@@ -130,6 +130,10 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
     assert "job 1: succeeded at 5 s" in told(tmp_path, story, Case(cluster="v100=2:2"))
 
 
+LEND = "{{at: 0, lend_rule: {{virtual_cluster: cluster, idle_seconds: 9, lend_seconds: 600, {}}}}}"
+BORROW = "{{at: 0, borrow_rule: {{virtual_cluster: cluster, waiting_seconds: 9, most_gpus: {}}}}}"
+
+
 @pytest.mark.parametrize(
     ("event", "said"),
     [
@@ -208,6 +212,25 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
             "ends_at: 1e+99 is more than 1e+10",
         ),
         ("{at: 0, lend_rule: {virtual_cluster: cluster, sells: 1}}", "event 1: lend_rule: 'sells' is not"),
+        (LEND.format("gpus: {v100: -4}"), "event 1: lend_rule: gpus: '{'v100': -4}' is not an object of"),
+        (LEND.format("gpus: {v100: 0}"), "event 1: lend_rule: lot.gpus.v100: 0 is less than 1"),
+        (LEND.format("gpus: {v100: 3}"), "event 1: lend_rule: lot.gpus.v100: cluster owns 2 v100, not 3"),
+        (LEND.format("gpus: {nosuch: 3}"), "event 1: lend_rule: lot.gpus.nosuch: cluster owns 0 nosuch"),
+        (LEND.format("price: 1"), "event 1: lend_rule: lot: is empty"),
+        (
+            LEND.format("gpus: {v100: 1}").replace("600", "0"),
+            "event 1: lend_rule: lend_seconds: '0' is not a number of seconds above 0",
+        ),
+        (BORROW.format(2.7), "event 1: borrow_rule: most_gpus: '2.7' is not a whole number of GPUs"),
+        (
+            BORROW.format("2, gpu_models: [v100, typo]"),
+            "event 1: borrow_rule: gpu_models: there is no 'typo'; the nodes have v100",
+        ),
+        (BORROW.format("2, gpu_models: [[v100]]"), "event 1: borrow_rule: gpu_models: there is no"),
+        (
+            "{at: 0, node_return: {serving_pool: chat, nodes: 1.5, by: 9}}",
+            "event 1: node_return: nodes: '1.5' is not a whole number of nodes of at least 1",
+        ),
         (
             "{at: 9, virtual_cluster: {name: cluster, policy: nosuch}}",
             "event 1: virtual_cluster: policy: there is no policy 'nosuch'",

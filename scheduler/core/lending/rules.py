@@ -171,15 +171,7 @@ class _RuleRun:
 
     def _offer(self, rule: LendRule, lot: Lot) -> Offer:
         # Offers that a round makes have no number until they are stored.
-        number = min([0, *self._open]) - 1
-        return Offer(
-            id=OfferId(number),
-            lender=rule.virtual_cluster,
-            lot=lot,
-            ends_at=self._now + rule.lend_seconds,
-            price=rule.price,
-            rule=rule.id,
-        )
+        return rule.offer(OfferId(min([0, *self._open]) - 1), lot, self._now)
 
     def _make(self, rule: LendRule, lot: Lot) -> None:
         offer = self._offer(rule, lot)

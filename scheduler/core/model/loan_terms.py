@@ -93,6 +93,17 @@ class LendRule:
     #: The least for a GPU and an hour.
     price: Millicredits = 0
 
+    def offer(self, number: OfferId, lot: Lot, now: float) -> Offer:
+        """Return the offer of a lot by this rule, made now."""
+        return Offer(
+            id=number,
+            lender=self.virtual_cluster,
+            lot=lot,
+            ends_at=now + self.lend_seconds,
+            price=self.price,
+            rule=self.id,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorrowRule:

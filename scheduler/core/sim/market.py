@@ -127,9 +127,10 @@ class Market:
         """Give a virtual cluster credits from the bank."""
         self._pay(Transfer(at=now, payer=BANK, payee=virtual_cluster, amount=amount))
 
-    def follow(self, rule: LendRule | BorrowRule) -> None:
-        """Add a rule that a virtual cluster follows from now on."""
+    def follow(self, rule: LendRule | BorrowRule, own: Guarantees, now: float) -> None:
+        """Add a rule that a virtual cluster follows from now on; it lends only what the cluster owns."""
         if isinstance(rule, LendRule):
+            self._refuse(problems(own, (), rule.offer(OfferId(0), rule.lot, now), now))
             self.lend_rules.append(rule)
         else:
             self.borrow_rules.append(rule)
