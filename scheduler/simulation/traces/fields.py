@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -17,10 +18,10 @@ ABSENT = frozenset({"", "None", "NaN", "nan", "NaT", "null", "Unknown"})
 _NO_NAMES = frozenset({"nan", "nat", "none", "null"})
 #: Longer texts are cut in messages.
 _SHOWN = 60
-
-
 #: The longest time of a job, or until it comes: a hundred years.
 MOST_SECONDS = 36_525 * 86_400
+#: Whole numbers of JSON and YAML may be larger, and cannot become floats then.
+LARGEST_FLOAT = sys.float_info.max
 
 
 class BadField(Exception):
@@ -68,46 +69,42 @@ def shown(value: object) -> str:
     )
 
 
+def as_float(value: Any) -> float:
+    """Return the number that a text or a JSON value states; NaN where it states none that a float holds."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def number(field: str, text: str | float) -> float:
     """Return a finite number."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not -math.inf < value < math.inf or text is True or text is False:
+    value = as_float(text)
+    if not -math.inf < value < math.inf:
         raise BadField(field, f"{shown(text)} is not a number")
     return value
 
 
 def seconds(field: str, text: str | float, unit: str = "seconds") -> float:
     """Return a finite number of at least 0, in the unit in which it is written."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0 <= value < math.inf or text is True or text is False:
+    value = as_float(text)
+    if not 0 <= value < math.inf:
         raise BadField(field, f"{shown(text)} is not a number of {unit} of at least 0")
     return value
 
 
 def positive(field: str, text: str | float, what: str) -> float:
     """Return a finite number above 0; `what` names its unit."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0 < value < math.inf or text is True or text is False:
+    value = as_float(text)
+    if not 0 < value < math.inf:
         raise BadField(field, f"{shown(text)} is not a number of {what} above 0")
     return value
 
 
 def count(field: str, text: str | float, what: str = "GPUs", least: int = 1) -> int:
     """Return a whole number of at least `least`; "8.0", as some tools export it, is 8."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not least <= value < 2**53 or value != int(value) or text is True or text is False:
+    value = as_float(text)
+    if not least <= value < 2**53 or value != int(value):
         raise BadField(field, f"{shown(text)} is not a whole number of {what} of at least {least}")
     return int(value)
 
