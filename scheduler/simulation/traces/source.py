@@ -23,6 +23,7 @@ from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status
 from scheduler.simulation import file_kinds
 from scheduler.simulation.errors import Problem, TraceError
+from scheduler.simulation.inventory import MOST_GPUS
 from scheduler.simulation.traces.fields import BadField, shown, within_a_century
 from scheduler.simulation.traces.options import TraceOptions
 
@@ -43,6 +44,8 @@ ANY_VIRTUAL_CLUSTER = "cluster"
 
 #: The largest priority, and, negated, the smallest.
 MOST_PRIORITY = 1_000_000
+#: More replicas without GPUs than a job has, so that a typing mistake does not fill all memory.
+MOST_CPU_REPLICAS = 100_000
 
 
 def counted(count: int, sentence: str) -> str:
@@ -117,6 +120,13 @@ def check_bounds(job: TracedJob) -> None:
     if not -MOST_PRIORITY <= job.priority <= MOST_PRIORITY:
         raise BadField(
             "priority", f"{job.priority:g} is not between -{MOST_PRIORITY:,} and {MOST_PRIORITY:,}"
+        )
+    if job.gpus > MOST_GPUS:
+        raise BadField("", f"asks for {job.gpus:,} GPUs; a cluster may have at most {MOST_GPUS:,}")
+    replicas = sum([task.replicas for task in job.tasks or () if not task.gpus])
+    if replicas > MOST_CPU_REPLICAS:
+        raise BadField(
+            "", f"has {replicas:,} replicas without GPUs; at most {MOST_CPU_REPLICAS:,} are allowed"
         )
 
 
