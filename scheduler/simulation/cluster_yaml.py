@@ -24,7 +24,7 @@ from scheduler.simulation.inventory import (
     count_gpus,
     one_virtual_cluster,
 )
-from scheduler.simulation.traces.fields import LARGEST_FLOAT, MOST_SECONDS
+from scheduler.simulation.traces.fields import LARGEST_FLOAT, MOST_SECONDS, one_line, shown
 from scheduler.simulation.yaml_files import only_document
 
 _MOST = 1_000_000
@@ -36,12 +36,14 @@ class _Entry:
     def __init__(self, place: str, value: Any, known: Sequence[str]) -> None:
         self.place = place
         if not isinstance(value, dict):
-            raise ClusterError(f"{place}: must have fields ({wording.listed(known, 20)}); it is {value!r}")
+            raise ClusterError(
+                f"{place}: must have fields ({wording.listed(known, 20)}); it is {shown(value)}"
+            )
         self.value: dict[Any, Any] = value
         for name in value:
             if name not in known:
                 raise ClusterError(
-                    f"{place}: {name}: is not a field here; there are {wording.listed(known, 20)}"
+                    f"{place}: {one_line(name)}: is not a field here; there are {wording.listed(known, 20)}"
                 )
 
     def wrong(self, field: str, message: str) -> ClusterError:

@@ -160,3 +160,38 @@ def test_a_number_of_a_cluster_that_no_float_can_hold_is_an_error(text: str) -> 
 def test_a_generator_refuses_memory_that_no_machine_has() -> None:
     with pytest.raises(InputError, match=r"memory_gib: that of \* must be at most 1,048,576"):
         parse_generator('{"jobs": 1, "sizes": {"0": 1}, "memory_gib": {"*": 1e308}}')
+
+
+LONG = "a" * 5000
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        # One stray quote makes a file a single column.
+        ("philly", samples.PHILLY.replace("vc,", '"vc,')),
+        ("allot", samples.ALLOT.replace(",", ',"', 1)),
+        ("allot", f"{LONG},gpus\n0,1\n"),
+        ("allot", JOB.replace("gpus", LONG)),
+        ("allot", JOB.replace("{", f'{{"{LONG}": 1, "{LONG}": 2, ')),
+        ("allot", JOB.replace("60", f'60, "throughput": "{LONG}=1|{LONG}=2"')),
+        ("helios", ",".join([LONG] * 100) + "\n"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_short_line(tmp_path: Path, format: str, text: str) -> None:
+    (tmp_path / "trace.csv").write_text(text)
+    with pytest.raises(TraceError) as error:
+        read_trace(tmp_path / "trace.csv", format, strict=True)
+    said = str(error.value)
+    assert said.isprintable()
+    assert len(said) < 2000
+
+
+def test_the_columns_and_fields_of_a_cluster_are_named_in_short_lines(tmp_path: Path) -> None:
+    (tmp_path / "cluster.csv").write_text(f'"{LONG}\n",b\n1,2\n')
+    (tmp_path / "cluster.yaml").write_text(f"? {LONG}\n: 1\n")
+    for name in ("cluster.csv", "cluster.yaml"):
+        with pytest.raises(ClusterError) as error:
+            read_cluster(tmp_path / name)
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) < 1000

@@ -28,6 +28,8 @@ class BadField(Exception):
     """A field of a row is wrong; `field` is empty when the row as a whole is wrong."""
 
     def __init__(self, field: str, message: str) -> None:
+        # A file may have any text where the name of a field belongs.
+        field = one_line(field)
         super().__init__(f"{field}: {message}" if field else message)
         self.field, self.message = field, message
 
@@ -50,7 +52,7 @@ def pairs(field: str, text: str, separator: str = "|") -> dict[str, str]:
     for part in filter(None, text.split(separator)):
         name, _, value = part.rpartition("=")
         if name in values:
-            raise BadField(field, f"{shown(text)}: {name} is given twice; give it once")
+            raise BadField(field, f"{shown(text)}: {one_line(name)} is given twice; give it once")
         values[name] = value
     return values
 
@@ -60,13 +62,21 @@ def stated(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def shown(value: object) -> str:
-    """Return a value as messages quote it: short, on one line."""
+def one_line(value: object) -> str:
+    """Return a value as messages name it: short, on one line."""
     text = str(value)
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return (
-        '"' + text.encode("unicode_escape").decode("ascii") + '"' if not text.isprintable() else f'"{text}"'
-    )
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def shown(value: object) -> str:
+    """Return a value as messages quote it: short, on one line."""
+    return f'"{one_line(value)}"'
+
+
+def listed_columns(names: Sequence[str]) -> str:
+    """Return the columns of a header as messages list them; one stray quote makes a file a single column."""
+    return wording.listed([*map(shown, names)], 20)
 
 
 def as_float(value: Any) -> float:

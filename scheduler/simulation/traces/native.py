@@ -112,7 +112,7 @@ def read(source: Source) -> None:
     names = source.header()
     for name in names:
         if name not in FIELDS:
-            raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1, name)
+            raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1)
     if names and not {"gpus", "tasks"} & set(names) and not {"replicas", "gpus_per_replica"} <= set(names):
         raise source.unusable(
             "the header has neither gpus nor replicas and gpus_per_replica, nor tasks", 1, "gpus"

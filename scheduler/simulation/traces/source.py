@@ -24,7 +24,7 @@ from scheduler.core.sim.workload import Phase, Status
 from scheduler.simulation import file_kinds
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.inventory import MOST_GPUS
-from scheduler.simulation.traces.fields import BadField, shown, within_a_century
+from scheduler.simulation.traces.fields import BadField, listed_columns, one_line, shown, within_a_century
 from scheduler.simulation.traces.options import TraceOptions
 
 Row = TypeVar("Row")
@@ -169,7 +169,7 @@ class Source:
             raise self.unusable(f"--strict leaves nothing out: {sentence}", self._line)
         count, first = self._left_out.get(sentence, (0, ""))
         where = f"{self.path.name}:{self._line}"
-        self._left_out[sentence] = count + 1, first or (f"{name} ({where})" if name else where)
+        self._left_out[sentence] = count + 1, first or (f"{one_line(name)} ({where})" if name else where)
 
     def text(self) -> str:
         """Return the whole text, unpacked when the name ends in .gz; a cut-off archive gives what it has."""
@@ -251,7 +251,7 @@ class Source:
             raise self.unusable(f"is empty; it must begin with a header: {', '.join(required)}")
         if missing := [name for name in required if name not in header]:
             raise self.unusable(
-                f"the header has no column {wording.listed(missing)}; it has {wording.listed(header, 20)}", 1
+                f"the header has no column {wording.listed(missing)}; it has {listed_columns(header)}", 1
             )
         width = len(header)
         columns = [*required, *optional]
