@@ -23,6 +23,7 @@ from scheduler.core.model.snapshot import VirtualCluster
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.file_kinds import not_a_table
 from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_cluster
+from scheduler.simulation.traces.fields import listed_columns
 
 GPU = "gpu"
 _MIB, _GB = 2**20, 10**9
@@ -86,7 +87,7 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         without = _shares(sizes, inventory, virtual_clusters, gpus_per_node)
     else:
         raise ClusterError(
-            f"{name}:1: the columns {wording.listed(columns, 20)} match no known cluster table;"
+            f"{name}:1: the columns {listed_columns(columns)} match no known cluster table;"
             f" a valid header is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
         )
     if not any([node.gpus for node in inventory.nodes]):

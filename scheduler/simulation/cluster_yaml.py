@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from scheduler.simulation.inventory import (
     count_gpus,
     one_virtual_cluster,
 )
-from scheduler.simulation.traces.fields import MOST_SECONDS
+from scheduler.simulation.traces.fields import LARGEST_FLOAT, MOST_SECONDS, one_line, shown
 from scheduler.simulation.yaml_files import only_document
 
 _MOST = 1_000_000
@@ -37,12 +36,14 @@ class _Entry:
     def __init__(self, place: str, value: Any, known: Sequence[str]) -> None:
         self.place = place
         if not isinstance(value, dict):
-            raise ClusterError(f"{place}: must have fields ({wording.listed(known, 20)}); it is {value!r}")
+            raise ClusterError(
+                f"{place}: must have fields ({wording.listed(known, 20)}); it is {shown(value)}"
+            )
         self.value: dict[Any, Any] = value
         for name in value:
             if name not in known:
                 raise ClusterError(
-                    f"{place}: {name}: is not a field here; there are {wording.listed(known, 20)}"
+                    f"{place}: {one_line(name)}: is not a field here; there are {wording.listed(known, 20)}"
                 )
 
     def wrong(self, field: str, message: str) -> ClusterError:
@@ -66,7 +67,7 @@ class _Entry:
         if not isinstance(value, dict):
             raise self.wrong(field, f"{value!r} is not like {{V100: 8}}")
         for key, amount in value.items():
-            if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+            if not isinstance(amount, int) or isinstance(amount, bool) or not 0 <= amount <= LARGEST_FLOAT:
                 raise self.wrong(f"{field}.{key}", f"{amount!r} is not a whole number of at least 0")
         return {str(key): amount for key, amount in value.items()}
 
@@ -146,7 +147,7 @@ def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
     for model, price in prices.items():
         if model not in gpus:
             raise root.wrong("prices", f"there is no {model}; the nodes have {wording.either(sorted(gpus))}")
-        if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price < math.inf:
+        if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price <= LARGEST_FLOAT:
             raise root.wrong(f"prices.{model}", f"{price!r} is not a price above 0 for a GPU-hour")
     return {model: float(price) for model, price in prices.items()}
 
@@ -241,7 +242,7 @@ def _next_name(inventory: Inventory, prefix: str) -> str:
 
 def _cpus(entry: _Entry, field: str = "cpus", absent: str = "not counted") -> float:
     value = entry.value.get(field, 0)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST_FLOAT:
         raise entry.wrong(field, f"{value!r} is not a number of at least 0 (0: {absent})")
     return float(value)
 
@@ -359,7 +360,7 @@ def _members(entry: _Entry) -> tuple[Member, ...]:
     for tenant, weight in value.items():
         if not isinstance(tenant, str):
             raise entry.wrong("members", f"{tenant!r} is not a name")
-        if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0 < weight < math.inf:
+        if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0 < weight <= LARGEST_FLOAT:
             raise entry.wrong(f"members.{tenant}", f"{weight!r} is not a weight above 0")
     return tuple(Member(tenant=tenant, weight=float(weight)) for tenant, weight in value.items())
 

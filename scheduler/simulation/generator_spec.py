@@ -16,6 +16,7 @@ import msgspec
 
 from scheduler.core.sim.workload import Status
 from scheduler.simulation.errors import GeneratorError
+from scheduler.simulation.traces.processors import MOST_GIB
 from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER
 
 HOUR_SECONDS = 3600.0
@@ -170,6 +171,12 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _need(1 <= self.jobs <= 10_000_000, "jobs must be from 1 to 10,000,000")
+        for name, amounts in (("cpus", self.cpus), ("memory_gib", self.memory_gib)):
+            for size, amount in amounts.items():
+                _need(size == ANY_SIZE or _is_size(size), f'{name}: {size!r} is neither GPUs nor "*"')
+                _need(0 <= amount < math.inf, f"{name}: that of {size} must be at least 0")
+        for size, gib in self.memory_gib.items():
+            _need(gib <= MOST_GIB, f"memory_gib: that of {size} must be at most {MOST_GIB:,}")
         for size, weight in self.sizes.items():
             _need(
                 _is_size(size),
@@ -196,10 +203,6 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
                 size == ANY_SIZE or _is_size(size),
                 f'durations: {size!r} is neither GPUs nor "*"',
             )
-        for name, amounts in (("cpus", self.cpus), ("memory_gib", self.memory_gib)):
-            for size, amount in amounts.items():
-                _need(size == ANY_SIZE or _is_size(size), f'{name}: {size!r} is neither GPUs nor "*"')
-                _need(0 <= amount < math.inf, f"{name}: that of {size} must be at least 0")
         _need(bool(self.sizes), "sizes must not be empty")
         _need(bool(self.submitters), "submitters must not be empty")
         _need(bool(self.statuses), "statuses must not be empty")

@@ -57,6 +57,11 @@ class ClusterSpec:
         """The most GPUs of a node."""
         return max((len(node.gpus) for node in self.nodes), default=1)
 
+    @property
+    def largest_gang(self) -> int:
+        """The most GPUs that a gang can have: all of its GPUs are of one model."""
+        return max(self.gpus_by_model.values(), default=0)
+
 
 def count_gpus(nodes: tuple[Node, ...]) -> dict[str, int]:
     """Return the number of GPUs of each model."""

@@ -128,7 +128,9 @@ class _Reader:
         # Sort by submission, because the workload numbers jobs in that order.
         self._jobs.sort(key=lambda pair: pair[0].submitted_at)
         self._numbers = {name: JobId(number) for number, (_, name) in enumerate(self._jobs, 1) if name}
-        options = TraceOptions(gpus_per_node=self._cluster.largest_node)
+        options = TraceOptions(
+            gpus_per_node=self._cluster.largest_node, largest_gpus=self._cluster.largest_gang
+        )
         workload = make_workload(self._file, [job for job, _ in self._jobs], options)
         # Times of a workload count from its first job, those of a scenario from its own zero.
         first = self._jobs[0][0].submitted_at if self._jobs else 0.0

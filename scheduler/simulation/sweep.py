@@ -251,7 +251,7 @@ def _for_cluster(options: TraceOptions, node_size: int, cluster: ClusterSpec) ->
         # A gang is split as the nodes of the trace's own cluster required, or as those of this one require.
         options = replace(options, gpus_per_node=min(node_size, cluster.largest_node))
     if options.largest_gpus is None:
-        options = replace(options, largest_gpus=max(cluster.gpus_by_model.values(), default=0))
+        options = replace(options, largest_gpus=cluster.largest_gang)
     if not options.gpu_models:
         options = replace(options, gpu_models=frozenset(cluster.gpus_by_model))
     return options

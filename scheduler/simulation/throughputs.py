@@ -24,6 +24,7 @@ from scheduler.core.perf.throughput import MOST_TOGETHER, partners_of
 from scheduler.simulation.errors import ThroughputError
 from scheduler.simulation.file_kinds import decoded, json_fault, not_a_table
 from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.traces.fields import as_float
 
 _SPREAD = "_unconsolidated"
 #: The most digits of a plausible number of GPUs or nodes.
@@ -71,10 +72,7 @@ def read_throughputs(path: str | Path, *, reference: str | None = None) -> Throu
 
 
 def _number(place: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
+    number = as_float(value)
     if not 0 <= number < math.inf:
         raise ThroughputError(f"{place}: {value!r} is not a rate of at least 0")
     return number

@@ -267,7 +267,7 @@ def test_tables_of_virtual_clusters_give_each_its_nodes(tmp_path: Path) -> None:
 def test_a_wrong_table_names_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"cluster\.csv:3: num_gpus: 'two' is not a whole number"):
         read_text(tmp_path, "machine_id,num_gpus\nm0,2\nm1,two\n", "cluster.csv")
-    with pytest.raises(ClusterError, match="a and b match no known cluster table"):
+    with pytest.raises(ClusterError, match='"a" and "b" match no known cluster table'):
         read_text(tmp_path, "a,b\n1,2\n", "cluster.csv")
     with pytest.raises(ClusterError, match='a valid header is "machine_id,num_gpus,gpu_mem_gb", '):
         read_text(tmp_path, "a,b\n1,2\n", "cluster.csv")

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from scheduler.simulation.cluster_yaml import read_cluster_yaml
 from scheduler.simulation.clusters import parse_cluster, read_cluster
 from scheduler.simulation.errors import ClusterError, InputError, TraceError
 from scheduler.simulation.generator_spec import parse_generator, to_json
@@ -33,6 +34,7 @@ DAMAGE = (
         "1e400",
         "1e308",
         "9" * 30,
+        "9" * 310,
         "9" * 5000,
         "1_0",
         "-0",
@@ -40,7 +42,7 @@ DAMAGE = (
         "null",
         "true",
     ),
-    *('"', "\0", "\n", "\r", ",", "\t", "{", "}", "[", "]", ":", "|", "=", "\u0663", "- "),
+    *('"', "\0", "\n", "\r", ",", "\t", "{", "}", "[", "]", ":", "|", "=", "\u0663", "- ", "[null]", "{}"),
     *("9999-99-99 00:00:00", "0001-01-01 00:00:00+23:59"),
 )
 TIMES = 25
@@ -101,3 +103,95 @@ def test_a_header_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_bytes(b"submitted_at,gp\rus,duration_seconds\n0,1,60\n")
     with pytest.raises(TraceError, match=r"trace\.csv:1: "):
         read_trace(tmp_path / "trace.csv", "allot")
+
+
+JOB = '{"submitted_at": 0, "gpus": 1, "duration_seconds": 60}'
+LOG = json.loads(samples.PHILLY_LOG)
+#: A whole number that JSON can state and no float can hold.
+HUGE = "9" * 310
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "field"),
+    [
+        ("philly", json.dumps([{**LOG[0], "submitted_time": [None]}]), "submitted_time"),
+        ("philly", json.dumps([{**LOG[0], "submitted_time": {}}]), "submitted_time"),
+        ("allot", JOB.replace('"gpus": 1', f'"gpus": {HUGE}'), "gpus"),
+        ("allot", JOB.replace("60", HUGE), "duration_seconds"),
+        ("allot", JOB.replace("60", f'60, "cpus": [{HUGE}]'), "cpus"),
+        ("allot", JOB.replace("60", f'60, "priority": {HUGE}'), "priority"),
+        ("allot", JOB.replace("60", f'60, "time_limit_seconds": {HUGE}'), "time_limit_seconds"),
+        ("allot", JOB.replace("60", '60, "memory_gib": 1e308'), "memory_gib"),
+        ("allot", JOB.replace("60", '60, "memory_gib": 1048577'), "memory_gib"),
+        ("allot", JOB.replace("60", '60, "profile": {"memory_bytes": 1e308}'), "profile"),
+    ],
+)
+def test_a_value_that_no_number_or_time_can_hold_is_a_problem_of_its_row(
+    tmp_path: Path, format: str, text: str, field: str
+) -> None:
+    (tmp_path / "trace.json").write_text(text)
+    (problem,) = read_trace(tmp_path / "trace.json", format).problems
+    assert problem.field == field
+
+
+@pytest.mark.parametrize("value", [HUGE, "[null]", "true"])
+def test_a_rate_that_is_no_number_is_an_error(tmp_path: Path, value: str) -> None:
+    table = json.dumps(GAVEL).replace('"null": 10.0', f'"null": {value}', 1)
+    (tmp_path / "table.json").write_text(table)
+    with pytest.raises(InputError, match="is not a rate of at least 0"):
+        read_throughputs(tmp_path / "table.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"nodes: [{{gpu_model: V100, gpus: 8, cpus: {HUGE}}}]",
+        f"nodes: [{{gpu_model: V100, gpus: 8}}]\nprices: {{V100: {HUGE}}}",
+        f"nodes: [{{gpu_model: V100, gpus: 8}}]\ntenants: [{{name: a, quota: {{V100: {HUGE}}}}}]",
+        "nodes: [{gpu_model: V100, gpus: 8}]\n"
+        f"virtual_clusters: [{{name: a, guaranteed: {{V100: 8}}, members: {{a: {HUGE}}}}}]",
+    ],
+)
+def test_a_number_of_a_cluster_that_no_float_can_hold_is_an_error(text: str) -> None:
+    with pytest.raises(ClusterError, match=f"{HUGE} is not a "):
+        read_cluster_yaml("cluster.yaml", text)
+
+
+def test_a_generator_refuses_memory_that_no_machine_has() -> None:
+    with pytest.raises(InputError, match=r"memory_gib: that of \* must be at most 1,048,576"):
+        parse_generator('{"jobs": 1, "sizes": {"0": 1}, "memory_gib": {"*": 1e308}}')
+
+
+LONG = "a" * 5000
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        # One stray quote makes a file a single column.
+        ("philly", samples.PHILLY.replace("vc,", '"vc,')),
+        ("allot", samples.ALLOT.replace(",", ',"', 1)),
+        ("allot", f"{LONG},gpus\n0,1\n"),
+        ("allot", JOB.replace("gpus", LONG)),
+        ("allot", JOB.replace("{", f'{{"{LONG}": 1, "{LONG}": 2, ')),
+        ("allot", JOB.replace("60", f'60, "throughput": "{LONG}=1|{LONG}=2"')),
+        ("helios", ",".join([LONG] * 100) + "\n"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_short_line(tmp_path: Path, format: str, text: str) -> None:
+    (tmp_path / "trace.csv").write_text(text)
+    with pytest.raises(TraceError) as error:
+        read_trace(tmp_path / "trace.csv", format, strict=True)
+    said = str(error.value)
+    assert said.isprintable()
+    assert len(said) < 2000
+
+
+def test_the_columns_and_fields_of_a_cluster_are_named_in_short_lines(tmp_path: Path) -> None:
+    (tmp_path / "cluster.csv").write_text(f'"{LONG}\n",b\n1,2\n')
+    (tmp_path / "cluster.yaml").write_text(f"? {LONG}\n: 1\n")
+    for name in ("cluster.csv", "cluster.yaml"):
+        with pytest.raises(ClusterError) as error:
+            read_cluster(tmp_path / name)
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) < 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.errors import InputError, TraceError
 from scheduler.simulation.traces.fields import BadField
 from scheduler.simulation.traces.native import loss_curve, read_job, write_native
+from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.registry import read_trace
 from tests.builders import make_node
 from tests.core.sim.worlds import cluster, ends, simulate
@@ -270,3 +272,40 @@ def test_a_gang_can_be_spelt_out_or_just_counted(tmp_path: Path) -> None:
 def test_an_elastic_job_of_nodes_of_one_gpu_grows_by_single_gpus() -> None:
     job = {"submitted_at": 0, "gpus": 4, "duration_seconds": 60, "min_gpus": 1}
     assert read_job(job, gpus_per_node=1).elastic == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "largest", "elastic"),
+    [
+        # A million GPUs stand for as many as there are; rounds would try every size up to them.
+        ({"gpus": 1, "max_gpus": 1_000_000}, 16, (1, 16)),
+        ({"replicas": 1, "gpus_per_replica": 3, "max_gpus": 30}, 16, (3, 15)),
+        ({"gpus": 2, "min_gpus": 2, "max_gpus": 8}, 16, (2, 8)),
+        ({"gpus": 1, "max_gpus": 1_000_000}, None, (1, 1_000_000)),
+    ],
+)
+def test_an_elastic_job_grows_to_the_gpus_that_are_there(
+    tmp_path: Path, given: dict[str, int], largest: int | None, elastic: tuple[int, int]
+) -> None:
+    job = {"submitted_at": 0, "duration_seconds": 60, **given}
+    (tmp_path / "jobs.jsonl").write_text(json.dumps(job))
+    options = TraceOptions(largest_gpus=largest)
+    workload = read_trace(tmp_path / "jobs.jsonl", "allot", strict=True, options=options).workload
+    assert [arrival.job.elastic for arrival in workload.arrivals] == [elastic]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"replicas": 100_001, "gpus_per_replica": 0, "cpus": 1}, "has 100,001 replicas without GPUs"),
+        ({"tasks": "1x8|60000x0|60000x0", "memory_gib": 1}, "has 120,000 replicas without GPUs"),
+        ({"gpus": 1_000_001}, "asks for 1,000,001 GPUs; a cluster may have at most 1,000,000"),
+    ],
+)
+def test_a_job_too_large_to_be_meant_is_refused(
+    tmp_path: Path, given: dict[str, object], problem: str
+) -> None:
+    job = {"submitted_at": 0, "duration_seconds": 60, **given}
+    (tmp_path / "jobs.jsonl").write_text(json.dumps(job))
+    (found,) = read_trace(tmp_path / "jobs.jsonl", "allot").problems
+    assert found.message.startswith(problem)

@@ -386,3 +386,13 @@ def test_a_node_that_is_lent_and_asked_back(tmp_path: Path) -> None:
     assert "900  start guest on v100 GPUs 1,2,3,4" in lines
     with pytest.raises(InputError, match='"train" is not a node of a serving pool'):
         told(tmp_path, LENDING.format(cluster=cluster).replace("node_loan: serve", "node_loan: train"))
+
+
+def test_an_elastic_job_of_a_scenario_grows_to_the_gpus_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / "story.yaml"
+    path.write_text(
+        "cluster: v100=8:4\npolicy: fifo\nevents:\n"
+        "  - {at: 0, submit: {gpus: 1, max_gpus: 1000000, duration_seconds: 60}}\n"
+    )
+    (arrival,) = read_scenario(path).workload.arrivals
+    assert arrival.job.elastic == (1, 8)

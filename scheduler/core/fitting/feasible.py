@@ -6,7 +6,7 @@ the cluster, the virtual cluster's guarantee, membership and the tenant's quota.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.cells.chains import Layout
@@ -34,7 +34,7 @@ from scheduler.core.fitting.idle_fleet import misfit_on_idle
 from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer
-from scheduler.core.fitting.quotas import Quota, exceeds_quota, quotas_of
+from scheduler.core.fitting.quotas import Quota, by_user, exceeds_quota, quotas_of
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
@@ -75,7 +75,7 @@ class Feasibility:
         }
         self._empty: dict[str, Layer] = {}
         #: By tenant with quotas: the tenant, its quotas, and users and shapes of fitting jobs.
-        self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...], set[object]]] = {}
+        self._quotas: dict[str, tuple[Tenant, Callable[[str], Sequence[Quota]], set[object]]] = {}
         #: By virtual cluster: what decides about its guaranteed jobs; often equal.
         self._owned = {name: self._what_is_owned(vc) for name, vc in virtual_clusters.items()}
         #: (what is owned, or None for opportunistic; shape) of jobs that fit: most jobs are alike.
@@ -319,12 +319,13 @@ class Feasibility:
             return None
         known = self._quotas.get(tenant.name)
         if known is None or known[0] is not tenant:
-            known = self._quotas[tenant.name] = tenant, quotas_of(tenant), set()
-        _, quotas, sound = known
+            own = by_user([(quota.user, quota) for quota in quotas_of(tenant)])
+            known = self._quotas[tenant.name] = tenant, own, set()
+        _, quotas_of_user, sound = known
         who = (job.user, kind) if tenant.users else kind
         if who in sound:
             return None
-        reason = exceeds_quota(job, quotas, lambda: self._fitting_models(job))
+        reason = exceeds_quota(job, quotas_of_user(job.user), lambda: self._fitting_models(job))
         if reason is None:
             sound.add(who)
         return reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from scheduler.core.fitting.demand import amount_of, least_amount, least_gpus, needs_held
 from scheduler.core.model import wording
@@ -16,6 +16,8 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import FIXED_WORLD, Job, Tenant
+
+Limit = TypeVar("Limit")
 
 UNLIMITED = float("inf")
 #: The line of a quota that caps all GPU models together.
@@ -45,7 +47,7 @@ class Quota:
 
     def __init__(self, tenant: str, user: str, lines: Mapping[str, float]) -> None:
         self.tenant = tenant
-        #: Empty: the quota is the whole tenant's.
+        #: Only the jobs of this user count; empty: all jobs of the tenant.
         self.user = user
         #: The most at once by GPU model, ALL_MODELS, CPUS and MEMORY; a missing line has no limit.
         self.lines = lines
@@ -55,10 +57,6 @@ class Quota:
         self.gpus_of_any_model = min(self.of_gpus.values(), default=UNLIMITED)
         #: Whether all its lines are for GPUs, so that CPUs and memory need not be summed.
         self.is_of_gpus = len(self.of_gpus) == len(lines)
-
-    def counts(self, job: Job) -> bool:
-        """Whether a job of its tenant counts against it."""
-        return not self.user or job.user == self.user
 
     def room(self, model: str, left: Mapping[str, float]) -> float:
         """Return the number of GPUs of a model for which there is room, given what is left by line."""
@@ -76,6 +74,19 @@ def quotas_of(tenant: Tenant | None) -> tuple[Quota, ...]:
         if own := _lines_of(limits):
             found.append(Quota(tenant.name, limits.user, own))
     return tuple(found)
+
+
+def by_user(limits: Sequence[tuple[str, Limit]]) -> Callable[[str], Sequence[Limit]]:
+    """Return a function that gives the limits against which the jobs of a user count.
+
+    Each limit comes with its user; empty: it is for all users of the tenant.
+    """
+    of_all = [limit for user, limit in limits if not user]
+    of_users: dict[str, list[Limit]] = {}
+    for user, limit in limits:
+        if user:
+            of_users.setdefault(user, [*of_all]).append(limit)
+    return lambda user: of_users.get(user, of_all)
 
 
 def _lines_of(limits: UserLimits) -> dict[str, float]:
@@ -148,12 +159,11 @@ def exact(amount: float) -> float:
 def exceeds_quota(job: Job, quotas: Sequence[Quota], models: Callable[[], Sequence[str]]) -> Reason | None:
     """Return why a job exceeds all that its tenant, or its user there, may hold at once; else None.
 
-    `models` returns the models on which the job fits; few jobs are large enough to need it.
+    It counts against `quotas`. `models` returns the models on which it fits; few jobs are large enough to
+    need it.
     """
     gpus = least_amount(job)
     for quota in quotas:
-        if not quota.counts(job):
-            continue
         if gpus > quota.gpus_of_any_model:
             room = {model: quota.room(model, quota.lines) for model in models()}
             most = max(room.values(), default=UNLIMITED)

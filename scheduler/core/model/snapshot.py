@@ -124,10 +124,6 @@ class Tenant:
         """Whether its jobs, or those of some user there, are limited in what they hold at once."""
         return bool(self.quota or self.users) or (self.quota_cpus, self.quota_memory_bytes) != (None, None)
 
-    def limits_of(self, user: str) -> UserLimits | None:
-        """Return the limits of a user there; None: there are none."""
-        return next((limits for limits in self.users if limits.user == user), None)
-
     def has_spent(self, now: float) -> bool:
         """Whether its budget still holds it back."""
         return self.budget_spent and (self.budget_renewed_at is None or now < self.budget_renewed_at)

@@ -266,9 +266,8 @@ class Admission:
 
     def _renewed_at(self, job: Job) -> tuple[float, ...]:
         """Return when the used-up budgets of a job's tenant, and of its user there, are renewed."""
-        tenant = self._facts.tenants.get(job.tenant)
-        limits = tenant.limits_of(job.user) if tenant and tenant.users else None
-        return tuple([each.budget_renewed_at or 0.0 for each in (tenant, limits) if each is not None])
+        limits = (self._facts.tenants.get(job.tenant), self._facts.limits_of(job))
+        return tuple([each.budget_renewed_at or 0.0 for each in limits if each is not None])
 
     def _may_be_considered(self, job: Job) -> bool:
         """Return whether a job may be considered; else record all reasons, or the end of its allocation."""
@@ -422,7 +421,7 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
         )
     tenant = facts.tenants.get(job.tenant)
     if tenant is not None and (tenant.budget_spent or tenant.users):
-        reasons.extend(_budgets_spent(job, tenant, facts.frame.now))
+        reasons.extend(_budgets_spent(job, tenant, facts))
     if job.id in facts.stopping:
         reasons.append(
             Reason(
@@ -435,7 +434,8 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
     return tuple(reasons)
 
 
-def _budgets_spent(job: Job, tenant: Tenant, now: float) -> Iterator[Reason]:
+def _budgets_spent(job: Job, tenant: Tenant, facts: Facts) -> Iterator[Reason]:
+    now, limits = facts.frame.now, facts.limits_of(job)
     if tenant.has_spent(now):
         until = tenant.budget_renewed_at
         yield Reason(
@@ -445,7 +445,6 @@ def _budgets_spent(job: Job, tenant: Tenant, now: float) -> Iterator[Reason]:
             blocking={"tenant": tenant.name, "renewed_at": until},
             hint="Running jobs continue. An operator may enlarge the budget.",
         )
-    limits = tenant.limits_of(job.user) if tenant.users else None
     if limits is not None and limits.has_spent(now):
         until = limits.budget_renewed_at
         yield Reason(

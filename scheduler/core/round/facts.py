@@ -19,6 +19,7 @@ from scheduler.core.fitting.holding import Holding, Part, together_on
 from scheduler.core.fitting.storage import merged
 from scheduler.core.model.changing import changed
 from scheduler.core.model.gpu_parts import GpuPart
+from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.plan import Action, Placement
 from scheduler.core.model.snapshot import (
     RETURNING,
@@ -56,6 +57,8 @@ class Facts:
         #: The cells; None if no GPUs are divided by cells.
         self.layout = None if snapshot.cells is None else compiled(snapshot.cells)
         self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
+        #: By tenant and user.
+        self._limits = {tenant.name: _limits_of_users(tenant) for tenant in snapshot.tenants}
         self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
         self.sharing = {vc.name: vc.sharing for vc in snapshot.virtual_clusters}
         self.jobs: dict[JobId, Job] = {}
@@ -135,6 +138,7 @@ class Facts:
     def put_tenant(self, tenant: Tenant) -> None:
         """Update a known tenant; all its jobs are checked again."""
         self.tenants[tenant.name] = tenant
+        self._limits[tenant.name] = _limits_of_users(tenant)
         self.frame = replace(self.frame, tenants=tuple(self.tenants.values()))
         self.changed_jobs.update(self.by_tenant.get(tenant.name, ()))
 
@@ -362,6 +366,10 @@ class Facts:
                         lacking[place] += its.memory_bytes
         return all([bytes_lacking <= 0 for bytes_lacking in lacking.values()])
 
+    def limits_of(self, job: Job) -> UserLimits | None:
+        """Return what a job's user is allowed by its tenant; None: the tenant sets no limits for the user."""
+        return self._limits.get(job.tenant, {}).get(job.user)
+
     def is_live(self, running: Running) -> bool:
         """Return whether the jobs of the allocation can keep it."""
         return not running.stopping and running.allocation not in self.stale
@@ -420,6 +428,10 @@ class Facts:
             evictable=not self.is_guaranteed(running) and running.allocation not in self.shielded,
             cost_seconds=max([job.preemption_cost_seconds for job in jobs], default=0.0),
         )
+
+
+def _limits_of_users(tenant: Tenant) -> Mapping[str, UserLimits]:
+    return {limits.user: limits for limits in tenant.users}
 
 
 def _needs(job: Job, cluster: Cluster, running: Running) -> tuple[Need, ...]:

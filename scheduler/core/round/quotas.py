@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from scheduler.core.fitting.candidates import models_on_candidates
 from scheduler.core.fitting.demand import least_amount, models_of
@@ -16,6 +17,7 @@ from scheduler.core.fitting.quotas import (
     UNLIMITED,
     Amounts,
     Quota,
+    by_user,
     exact,
     growth_of,
     held_with,
@@ -27,6 +29,9 @@ from scheduler.core.fitting.quotas import (
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.snapshot import Job, JobId, Running
 from scheduler.core.round.facts import Facts
+
+#: A job, or the amounts that it holds.
+Request = TypeVar("Request")
 
 
 class Handed(NamedTuple):
@@ -52,11 +57,9 @@ class _Left:
         #: Whether it holds back a job.
         self.is_crowded = False
 
-    def holds(self, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]) -> bool:
-        """Return whether all requests together fit, whatever the models."""
+    def holds(self, asking: Sequence[Job], held: Sequence[Amounts]) -> bool:
+        """Return whether all requests together fit beside what is held, whatever the models."""
         quota, lines = self.quota, self.quota.lines
-        asking = [job for job in jobs if quota.counts(job)] if quota.user else jobs
-        held = [amounts for job, _, amounts in still_held if quota.counts(job)]
         gpus = sum([most_gpus_held(job) for job in asking]) + sum([each.gpus for each in held])
         if gpus > quota.gpus_of_any_model or quota.is_of_gpus:
             return gpus <= quota.gpus_of_any_model
@@ -102,19 +105,19 @@ def hand_out(
     That can hold back a later job for a round or more, but can never exceed a quota. Jobs that are being
     stopped (`still_held`, with the model) count until their processes are gone.
     """
-    parts = [_Left(quota) for quota in quotas]
-    parts = [part for part in parts if not part.holds(jobs, still_held)]
+    parts = _too_small(quotas, jobs, still_held)
     if not parts:
         return Handed({job.id: job for job in jobs}, {}, is_crowded=False)
+    parts_of = by_user([(part.quota.user, part) for part in parts])
     of_gpus = all([part.quota.is_of_gpus for part in parts])
     admitted: dict[JobId, Job] = {}
     held_back: dict[JobId, tuple[Reason, ...]] = {}
     for stopping, model, amounts in still_held:
-        for part in _counting(parts, stopping):
+        for part in parts_of(stopping.user):
             part.take([model], amounts)
     elastic: list[JobId] = []
     for job in in_order(jobs):
-        running, own = facts.current.get(job.id), _counting(parts, job)
+        running, own = facts.current.get(job.id), parts_of(job.user)
         if running is None:
             needs = Amounts(least_amount(job), 0.0, 0) if of_gpus else least_held(job)
             accepted = models_of(job, facts.cluster)
@@ -143,7 +146,7 @@ def hand_out(
         admitted[job.id] = job
         for part in own:
             part.take(models, needs)
-    _share_rest(parts, elastic, facts, admitted)
+    _share_rest(parts_of, elastic, facts, admitted)
     return Handed(admitted, held_back, is_crowded=True)
 
 
@@ -152,12 +155,32 @@ def counted(job: Job, running: Running, facts: Facts) -> Amounts:
     return held_with(job, len(running.replicas))._replace(gpus=facts.amount(running))
 
 
-def _counting(parts: Sequence[_Left], job: Job) -> list[_Left]:
-    return [part for part in parts if part.quota.counts(job)]
+def _too_small(
+    quotas: Sequence[Quota], jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]
+) -> list[_Left]:
+    """Return the quotas that do not hold all that counts against them."""
+    if not quotas:
+        return []
+    asking = _grouped([(job, job) for job in jobs])
+    held = _grouped([(job, amounts) for job, _, amounts in still_held])
+    parts = [_Left(quota) for quota in quotas]
+    return [part for part in parts if not part.holds(asking[part.quota.user], held[part.quota.user])]
+
+
+def _grouped(requests: Iterable[tuple[Job, Request]]) -> defaultdict[str, list[Request]]:
+    """Return what counts against the quota of each user and, by the empty name, of the tenant."""
+    found: defaultdict[str, list[Request]] = defaultdict(list)
+    for job, request in requests:
+        for user in {"", job.user}:
+            found[user].append(request)
+    return found
 
 
 def _share_rest(
-    parts: Sequence[_Left], elastic: Sequence[JobId], facts: Facts, admitted: dict[JobId, Job]
+    parts_of: Callable[[str], Sequence[_Left]],
+    elastic: Sequence[JobId],
+    facts: Facts,
+    admitted: dict[JobId, Job],
 ) -> None:
     """Let elastic gangs grow as far as the quotas allow: all up to their own size, and then beyond it.
 
@@ -174,7 +197,7 @@ def _share_rest(
             assert job.elastic is not None
             assert declared is not None
             least, most = job.elastic
-            own = _counting(parts, job)
+            own = parts_of(job.user)
             is_crowded = any([part.is_crowded for part in own])
             if is_crowded and (beyond_own_size or running is not None):
                 most = max(least, min(most, job.gpus)) if beyond_own_size else most

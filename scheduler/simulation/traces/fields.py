@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -17,16 +18,18 @@ ABSENT = frozenset({"", "None", "NaN", "nan", "NaT", "null", "Unknown"})
 _NO_NAMES = frozenset({"nan", "nat", "none", "null"})
 #: Longer texts are cut in messages.
 _SHOWN = 60
-
-
 #: The longest time of a job, or until it comes: a hundred years.
 MOST_SECONDS = 36_525 * 86_400
+#: Whole numbers of JSON and YAML may be larger, and cannot become floats then.
+LARGEST_FLOAT = sys.float_info.max
 
 
 class BadField(Exception):
     """A field of a row is wrong; `field` is empty when the row as a whole is wrong."""
 
     def __init__(self, field: str, message: str) -> None:
+        # A file may have any text where the name of a field belongs.
+        field = one_line(field)
         super().__init__(f"{field}: {message}" if field else message)
         self.field, self.message = field, message
 
@@ -49,7 +52,7 @@ def pairs(field: str, text: str, separator: str = "|") -> dict[str, str]:
     for part in filter(None, text.split(separator)):
         name, _, value = part.rpartition("=")
         if name in values:
-            raise BadField(field, f"{shown(text)}: {name} is given twice; give it once")
+            raise BadField(field, f"{shown(text)}: {one_line(name)} is given twice; give it once")
         values[name] = value
     return values
 
@@ -59,55 +62,59 @@ def stated(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def shown(value: object) -> str:
-    """Return a value as messages quote it: short, on one line."""
+def one_line(value: object) -> str:
+    """Return a value as messages name it: short, on one line."""
     text = str(value)
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return (
-        '"' + text.encode("unicode_escape").decode("ascii") + '"' if not text.isprintable() else f'"{text}"'
-    )
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def shown(value: object) -> str:
+    """Return a value as messages quote it: short, on one line."""
+    return f'"{one_line(value)}"'
+
+
+def listed_columns(names: Sequence[str]) -> str:
+    """Return the columns of a header as messages list them; one stray quote makes a file a single column."""
+    return wording.listed([*map(shown, names)], 20)
+
+
+def as_float(value: Any) -> float:
+    """Return the number that a text or a JSON value states; NaN where it states none that a float holds."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def number(field: str, text: str | float) -> float:
     """Return a finite number."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not -math.inf < value < math.inf or text is True or text is False:
+    value = as_float(text)
+    if not -math.inf < value < math.inf:
         raise BadField(field, f"{shown(text)} is not a number")
     return value
 
 
 def seconds(field: str, text: str | float, unit: str = "seconds") -> float:
     """Return a finite number of at least 0, in the unit in which it is written."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0 <= value < math.inf or text is True or text is False:
+    value = as_float(text)
+    if not 0 <= value < math.inf:
         raise BadField(field, f"{shown(text)} is not a number of {unit} of at least 0")
     return value
 
 
 def positive(field: str, text: str | float, what: str) -> float:
     """Return a finite number above 0; `what` names its unit."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0 < value < math.inf or text is True or text is False:
+    value = as_float(text)
+    if not 0 < value < math.inf:
         raise BadField(field, f"{shown(text)} is not a number of {what} above 0")
     return value
 
 
 def count(field: str, text: str | float, what: str = "GPUs", least: int = 1) -> int:
     """Return a whole number of at least `least`; "8.0", as some tools export it, is 8."""
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not least <= value < 2**53 or value != int(value) or text is True or text is False:
+    value = as_float(text)
+    if not least <= value < 2**53 or value != int(value):
         raise BadField(field, f"{shown(text)} is not a whole number of {what} of at least {least}")
     return int(value)
 

@@ -112,7 +112,7 @@ def read(source: Source) -> None:
     names = source.header()
     for name in names:
         if name not in FIELDS:
-            raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1, name)
+            raise source.unusable(f"{shown(name)} is not a field of this format{_near(name)}", 1)
     if names and not {"gpus", "tasks"} & set(names) and not {"replicas", "gpus_per_replica"} <= set(names):
         raise source.unusable(
             "the header has neither gpus nor replicas and gpus_per_replica, nor tasks", 1, "gpus"
@@ -373,13 +373,14 @@ def _profile(value: Any) -> Profile | None:
     stages = [told[name] for name in ("storage", "gpu", "network") if name in told]
     if stages and not (len(stages) == 3 and sum(stages) > 0):
         raise BadField("profile", "storage, gpu and network are given together, and not all of them are 0")
-    memory_bytes = told.get("memory_bytes")
     return first_known(
         [
             Profile(
                 utilisation=told.get("utilisation"),
                 memory_utilisation=told.get("memory_utilisation"),
-                memory_bytes=None if memory_bytes is None else round(memory_bytes),
+                memory_bytes=processors.bytes_of("profile", told["memory_bytes"] / processors.GIB)
+                if "memory_bytes" in told
+                else None,
                 amp=bool(told["amp"]) if "amp" in told else None,
                 stages=(stages[0], stages[1], stages[2]) if stages else None,
             )

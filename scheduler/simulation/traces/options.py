@@ -23,7 +23,7 @@ class TraceOptions:
     #: Sigma of the log-normal factor (median 1) by which estimates are wrong.
     estimate_error: float = 0.0
     seed: int = 0
-    #: Jobs of more GPUs than this are problems.
+    #: Jobs of more GPUs than this are problems, and elastic jobs grow up to it at most.
     largest_gpus: int | None = None
     #: The models that jobs may name; empty for any.
     gpu_models: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.snapshot import Task
-from scheduler.simulation.traces.fields import count
+from scheduler.simulation.traces.fields import as_float, count
 
 
 def replica(field: str, value: str | float, replicas: int = 1, *, least: int = 1) -> Task:
@@ -15,11 +15,8 @@ def replica(field: str, value: str | float, replicas: int = 1, *, least: int = 1
 
     Raises BadField for another number.
     """
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if 0 < number < 1 and value is not True:
+    number = as_float(value)
+    if 0 < number < 1:
         # Round up to a thousandth, as the platform does; 0.29 times 1,000 is slightly above 290.
         return part_of_one(math.ceil(round(number * WHOLE_GPU, 6)), replicas)
     return Task(replicas=replicas, gpus=count(field, value, least=least))

@@ -107,7 +107,8 @@ def _covered_seconds(stretches: Iterable[tuple[float, float]]) -> float:
 
 
 def _time(field: str, text: Any) -> float | None:
-    return None if text is None or text in ABSENT else instant(field, text)
+    is_absent = text is None or (isinstance(text, str) and text in ABSENT)
+    return None if is_absent else instant(field, text)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:

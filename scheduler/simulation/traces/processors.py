@@ -11,6 +11,8 @@ from scheduler.simulation.traces import fields
 from scheduler.simulation.traces.fields import BadField
 
 GIB = 2**30
+#: The most memory of one replica: a pebibyte.
+MOST_GIB = 2**20
 
 
 def least_gpus(given: Mapping[str, Any]) -> int:
@@ -22,7 +24,14 @@ def amounts_of(given: Mapping[str, Any]) -> tuple[list[float], list[int]]:
     """Return the CPUs and the bytes of memory of each replica: one number for all tasks, or one for each."""
     cpus = [fields.seconds("cpus", each, "CPUs") for each in _listed(given.get("cpus", 0))]
     sizes = [fields.seconds("memory_gib", each, "GiB") for each in _listed(given.get("memory_gib", 0))]
-    return cpus, [round(size * GIB) for size in sizes]
+    return cpus, [bytes_of("memory_gib", size) for size in sizes]
+
+
+def bytes_of(field: str, gib: float) -> int:
+    """Return the bytes of that many GiB of memory. Raises BadField for more than sums over jobs can hold."""
+    if gib > MOST_GIB:
+        raise BadField(field, f"{gib:g} GiB are implausibly much memory; at most {MOST_GIB:,} are allowed")
+    return round(gib * GIB)
 
 
 def use_of(given: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:

@@ -134,7 +134,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     estimate_seconds=estimate,
                     application=job.application,
                     skew=skews[job.application] if job.skew is None else job.skew,
-                    elastic=job.elastic,
+                    elastic=_elastic(job, job.tasks or tasks[shape], options.largest_gpus),
                     elastic_mode=job.elastic_mode,
                     training=_training(job),
                     profile=job.profile,
@@ -151,6 +151,17 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
             )
         )
     return tuple(arrivals)
+
+
+def _elastic(job: TracedJob, tasks: Sequence[Task], largest: int | None) -> tuple[int, int] | None:
+    """Return the fewest and the most GPUs of a job, of which no more than `largest` GPUs are there.
+
+    A job that may have more means as many as there are. Rounds would try every size up to the stated one.
+    """
+    if job.elastic is None or largest is None:
+        return job.elastic
+    least, most = job.elastic
+    return least, min(most, max(job.gpus, largest - largest % tasks[0].gpus))
 
 
 def _training(job: TracedJob) -> Training | None:

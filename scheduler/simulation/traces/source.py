@@ -23,7 +23,8 @@ from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status
 from scheduler.simulation import file_kinds
 from scheduler.simulation.errors import Problem, TraceError
-from scheduler.simulation.traces.fields import BadField, shown, within_a_century
+from scheduler.simulation.inventory import MOST_GPUS
+from scheduler.simulation.traces.fields import BadField, listed_columns, one_line, shown, within_a_century
 from scheduler.simulation.traces.options import TraceOptions
 
 Row = TypeVar("Row")
@@ -43,6 +44,8 @@ ANY_VIRTUAL_CLUSTER = "cluster"
 
 #: The largest priority, and, negated, the smallest.
 MOST_PRIORITY = 1_000_000
+#: More replicas without GPUs than a job has, so that a typing mistake does not fill all memory.
+MOST_CPU_REPLICAS = 100_000
 
 
 def counted(count: int, sentence: str) -> str:
@@ -118,6 +121,13 @@ def check_bounds(job: TracedJob) -> None:
         raise BadField(
             "priority", f"{job.priority:g} is not between -{MOST_PRIORITY:,} and {MOST_PRIORITY:,}"
         )
+    if job.gpus > MOST_GPUS:
+        raise BadField("", f"asks for {job.gpus:,} GPUs; a cluster may have at most {MOST_GPUS:,}")
+    replicas = sum([task.replicas for task in job.tasks or () if not task.gpus])
+    if replicas > MOST_CPU_REPLICAS:
+        raise BadField(
+            "", f"has {replicas:,} replicas without GPUs; at most {MOST_CPU_REPLICAS:,} are allowed"
+        )
 
 
 class Source:
@@ -159,7 +169,7 @@ class Source:
             raise self.unusable(f"--strict leaves nothing out: {sentence}", self._line)
         count, first = self._left_out.get(sentence, (0, ""))
         where = f"{self.path.name}:{self._line}"
-        self._left_out[sentence] = count + 1, first or (f"{name} ({where})" if name else where)
+        self._left_out[sentence] = count + 1, first or (f"{one_line(name)} ({where})" if name else where)
 
     def text(self) -> str:
         """Return the whole text, unpacked when the name ends in .gz; a cut-off archive gives what it has."""
@@ -241,7 +251,7 @@ class Source:
             raise self.unusable(f"is empty; it must begin with a header: {', '.join(required)}")
         if missing := [name for name in required if name not in header]:
             raise self.unusable(
-                f"the header has no column {wording.listed(missing)}; it has {wording.listed(header, 20)}", 1
+                f"the header has no column {wording.listed(missing)}; it has {listed_columns(header)}", 1
             )
         width = len(header)
         columns = [*required, *optional]

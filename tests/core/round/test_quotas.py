@@ -14,6 +14,7 @@ from scheduler.core.model.snapshot import FIXED_WORLD, Job, Running, Snapshot, T
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+from tests.core.counting import calls_in
 
 GIB = 2**30
 
@@ -199,3 +200,13 @@ def test_a_plan_beyond_a_limit_is_refused(limits: dict[str, Any], words: str) ->
     plan = decide(facts)
     with pytest.raises(PlanError, match=words):
         check(replace(facts, tenants=(Tenant(name="vision", **limits),)), plan)
+
+
+def test_a_round_takes_as_much_work_for_a_user_whatever_the_number_of_users_with_limits() -> None:
+    def facts(users: int) -> Snapshot:
+        jobs = [stating(number, 1, gpus=1, user=f"user-{number}") for number in range(1, users + 1)]
+        limits = [UserLimits(user=job.user, gpus=1, cpus=2.0) for job in jobs]
+        return snapshot(*jobs, users=tuple(limits), quota={"*": 4})
+
+    few, many = (calls_in(lambda users=users: decide(facts(users))) for users in (100, 400))
+    assert many < 5 * few
