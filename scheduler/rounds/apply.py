@@ -28,7 +28,6 @@ from scheduler.jobs.attempts.services.node_room import room_on
 from scheduler.jobs.representations import publish_jobs
 from scheduler.models.attempts import AllocatedGpu, Allocation, Attempt, AttemptPart
 from scheduler.models.events import Event
-from scheduler.models.rounds import PolicyMemory
 from scheduler.rounds.change_guarantee import change_guarantee, problem_with_regrade
 from scheduler.rounds.copying import (
     ALLOCATION_COLUMNS,
@@ -42,6 +41,7 @@ from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, wri
 from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.locked_facts import Asks, Facts, lock_and_read
 from scheduler.rounds.market import carry_out
+from scheduler.rounds.memory import write_memory
 from scheduler.rounds.representations import publish_round
 from scheduler.rounds.resizing import resize_event, resize_words, takers_of
 from scheduler.rounds.shares import share_json, write_shares
@@ -116,10 +116,10 @@ def apply_plan(
     # A move's own old place counts as being left; read holders only now that the stops are done.
     nodes = {node for action in changes if action.placement for node in action.placement.nodes}
     facts.room = room_on(nodes, snapshot.peaks) if nodes else None
-    _write_memory(snapshot, plan)
     starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
     _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
+    write_memory(snapshot, plan)
     write_shares(plan.shares)
     write_explanations(plan, tenants, left_out, having_ports, at=at)
     write_queues(plan, tenants)
@@ -150,7 +150,7 @@ def _stops_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]:
     for action in changes:
         if action.kind not in _STOPS:
             continue
-        if problem := facts.changed(action):
+        if problem := _changed(action, facts):
             facts.drop(action, problem)
         else:
             stops.append(action)
@@ -162,11 +162,20 @@ def _regrades_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]
     for action in changes:
         if action.kind is not ActionKind.REGRADE:
             continue
-        if problem := facts.changed(action) or problem_with_regrade(action, facts.attempts):
+        if problem := _changed(action, facts) or problem_with_regrade(action, facts.attempts):
             facts.drop(action, problem)
         else:
             regrades.append(action)
     return regrades
+
+
+def _changed(action: Action, facts: Facts) -> str | None:
+    """Return why an action no longer holds for its jobs, or for those that it would make room for."""
+    takers = [facts.barred.get(job) for job in action.preempted_by]
+    if takers and all(takers):
+        return takers[0]
+    reasons = facts.changed_jobs if action.placement is None else facts.barred
+    return next((reasons[job] for job in action.jobs if job in reasons), None)
 
 
 def _stop(
@@ -223,7 +232,7 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
     numbers = iter(reserve_ids(Attempt, sum([len(action.jobs) for action in requested])))
     for action, allocation in zip(requested, ids, strict=True):
         attempts = list(islice(numbers, len(action.jobs)))
-        if problem := facts.changed(action) or _lost(action, facts):
+        if problem := _changed(action, facts) or _lost(action, facts):
             facts.drop(action, problem)
             continue
         asks = facts.asks_of(action)
@@ -239,7 +248,7 @@ def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[_Start]:
     joins = []
     for action in changes:
         if action.kind is ActionKind.JOIN:
-            if problem := facts.changed(action) or _deserted(action, facts):
+            if problem := _changed(action, facts) or _deserted(action, facts):
                 facts.drop(action, problem)
             else:
                 joins.append(action)
@@ -483,14 +492,3 @@ def _replicas_by_node(
             entry["part"] = part.request / WHOLE_GPU
         by_node[node].append(entry)
     return by_node
-
-
-def _write_memory(snapshot: Snapshot, plan: Plan) -> None:
-    changed = [
-        PolicyMemory(view=view, memory=dict(memory))
-        for view, memory in plan.memory.items()
-        if memory != snapshot.memory.get(view, {})
-    ]
-    PolicyMemory.objects.bulk_create(
-        changed, update_conflicts=True, unique_fields=["view"], update_fields=["memory"]
-    )

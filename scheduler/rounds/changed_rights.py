@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 from django.db import connection
 
-from scheduler.core.model.snapshot import Job, JobId, Snapshot, VirtualCluster
+from scheduler.core.model.snapshot import Job, JobId, Snapshot
 from scheduler.rounds.snapshot import read_tenants, read_virtual_clusters
 
 
 def with_changed_rights(jobs: Iterable[Job], snapshot: Snapshot) -> dict[JobId, str]:
     """Return the jobs whose rights are no longer those of the snapshot, each with what changed in words."""
+    left = {(vc.name, member.tenant) for vc in snapshot.virtual_clusters for member in vc.members}
     with connection.cursor() as cursor:
         tenants = {tenant.name: tenant for tenant in read_tenants(cursor)}
-        members = _members(read_virtual_clusters(cursor))
+        left -= {(vc.name, member.tenant) for vc in read_virtual_clusters(cursor) for member in vc.members}
     same = {tenant.name for tenant in snapshot.tenants if tenant == tenants.get(tenant.name)}
-    left = _members(snapshot.virtual_clusters) - members
     changed = {}
     for job in jobs:
         if job.tenant not in same:
@@ -25,8 +25,3 @@ def with_changed_rights(jobs: Iterable[Job], snapshot: Snapshot) -> dict[JobId, 
         elif (job.virtual_cluster, job.tenant) in left:
             changed[job.id] = f"tenant {job.tenant} is no longer a member of {job.virtual_cluster}"
     return changed
-
-
-def _members(virtual_clusters: Iterable[VirtualCluster]) -> set[tuple[str, str]]:
-    """Return pairs of virtual cluster and tenant."""
-    return {(vc.name, member.tenant) for vc in virtual_clusters for member in vc.members}

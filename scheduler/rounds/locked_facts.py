@@ -19,9 +19,6 @@ from scheduler.jobs.attempts.services.node_room import Amounts, NodeRoom
 from scheduler.models.attempts import Attempt
 from scheduler.rounds.changed_rights import with_changed_rights
 
-#: Actions by which jobs get GPUs.
-STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE, ActionKind.JOIN})
-
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
 _LOCK_JOBS = """
 SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
@@ -96,7 +93,7 @@ class Facts:
     jobs: dict[JobId, LockedJob]
     #: Jobs that changed since the snapshot, with the reason in words.
     changed_jobs: dict[JobId, str]
-    #: Jobs whose rights changed since the snapshot, which therefore start nowhere, with the reason in words.
+    #: These and the jobs whose rights changed since then, all of which get no GPUs, with the reason in words.
     barred: Mapping[JobId, str]
     #: Usable GPUs, and the allocations that hold them or are nominated for them.
     places: dict[GpuId, GpuPlace]
@@ -114,16 +111,6 @@ class Facts:
     #: What replicas without GPUs find on the nodes that the plan has for them, once its stops are done; None:
     #: there are no such replicas.
     room: NodeRoom | None = None
-
-    def changed(self, action: Action) -> str | None:
-        """Return why an action no longer holds for its jobs, if so."""
-        for job in action.jobs:
-            if job in self.changed_jobs:
-                return self.changed_jobs[job]
-            if job in self.barred and action.kind in STARTS:
-                return self.barred[job]
-        kept_out = [self.changed_jobs.get(job) or self.barred.get(job) for job in action.preempted_by]
-        return kept_out[0] if all(kept_out) and kept_out else None
 
     def drop(self, action: Action, why: str) -> None:
         self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
@@ -187,13 +174,12 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
     there = {allocation for gpu in needed for allocation in holds.holders(gpu)}
     concerned = {action.allocation for action in changes if action.allocation is not None}
     known = {job.id: job for job in snapshot.jobs if job.id in locked}
-    starting = [
-        known[job] for action in changes if action.kind in STARTS for job in action.jobs if job in known
-    ]
+    given = {job for action in changes if action.placement is not None for job in action.jobs} & known.keys()
+    rights = with_changed_rights([known[job] for job in given], snapshot) if given else {}
     return Facts(
         jobs=locked,
         changed_jobs=changed,
-        barred=with_changed_rights(starting, snapshot) if starting else {},
+        barred={**rights, **changed},
         places=places,
         holds=holds,
         givers={gpu: min(holders) for gpu in places if (holders := holds.holders(gpu))},
