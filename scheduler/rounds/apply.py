@@ -37,11 +37,10 @@ from scheduler.rounds.copying import (
     copy_rows,
     reserve_ids,
 )
-from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
+from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_memory, write_queues
 from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.locked_facts import Asks, Facts, lock_and_read
 from scheduler.rounds.market import carry_out
-from scheduler.rounds.memory import write_memory
 from scheduler.rounds.representations import publish_round
 from scheduler.rounds.resizing import resize_event, resize_words, takers_of
 from scheduler.rounds.shares import share_json, write_shares
@@ -119,8 +118,8 @@ def apply_plan(
     starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
     _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
-    write_memory(snapshot, plan)
     write_shares(plan.shares)
+    write_memory(snapshot, plan)
     write_explanations(plan, tenants, left_out, having_ports, at=at)
     write_queues(plan, tenants)
     if facts.dropped:

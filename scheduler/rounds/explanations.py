@@ -1,4 +1,7 @@
-"""Store why jobs wait and in which order they will be considered; writes changes only."""
+"""Store why jobs wait, in which order they will be considered, and what policies remember of them.
+
+Writes changes only.
+"""
 
 import hashlib
 import json
@@ -11,11 +14,12 @@ from django.db import connection
 
 from scheduler.core.model.codec import reasons_json
 from scheduler.core.model.plan import Plan, Reason
-from scheduler.core.model.snapshot import JobId
+from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.alike import BEHIND_OWN
 from scheduler.jobs.representations import publish_explanations, publish_positions
 from scheduler.models.events import Event
 from scheduler.models.jobs import Explanation, QueueOrder
+from scheduler.models.rounds import PolicyMemory
 from scheduler.rounds.copying import copy_rows
 from scheduler.rounds.fixed_ports import with_ports_named
 
@@ -156,3 +160,15 @@ def write_queues(plan: Plan, tenants: Mapping[int, str]) -> None:
         for place, job in enumerate(jobs[:_PUSHED_POSITIONS], start=1):
             by_tenant[tenants[job]][str(job)] = place
     publish_positions(plan.round_number, by_tenant)
+
+
+def write_memory(snapshot: Snapshot, plan: Plan) -> None:
+    """Store the memory of the views that remember something else than before."""
+    changed = [
+        PolicyMemory(view=view, memory=dict(memory))
+        for view, memory in plan.memory.items()
+        if memory != snapshot.memory.get(view, {})
+    ]
+    PolicyMemory.objects.bulk_create(
+        changed, update_conflicts=True, unique_fields=["view"], update_fields=["memory"]
+    )

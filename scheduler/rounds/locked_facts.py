@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Snaps
 from scheduler.jobs.attempts.services.gpu_holds import holds_on
 from scheduler.jobs.attempts.services.node_room import Amounts, NodeRoom
 from scheduler.models.attempts import Attempt
-from scheduler.rounds.changed_rights import with_changed_rights
+from scheduler.rounds.snapshot import read_tenants, read_virtual_clusters
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
 _LOCK_JOBS = """
@@ -170,12 +170,12 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
         cursor.execute(_USABLE_GPUS, [needed])
         for gpu, node, index in cursor.fetchall():
             places[gpu] = GpuPlace(node_id=node, index=index)
+    known = {job.id: job for job in snapshot.jobs if job.id in locked}
+    given = {job for action in changes if action.placement is not None for job in action.jobs} & known.keys()
+    rights = _with_changed_rights([known[job] for job in given], snapshot) if given else {}
     holds = holds_on(needed)
     there = {allocation for gpu in needed for allocation in holds.holders(gpu)}
     concerned = {action.allocation for action in changes if action.allocation is not None}
-    known = {job.id: job for job in snapshot.jobs if job.id in locked}
-    given = {job for action in changes if action.placement is not None for job in action.jobs} & known.keys()
-    rights = with_changed_rights([known[job] for job in given], snapshot) if given else {}
     return Facts(
         jobs=locked,
         changed_jobs=changed,
@@ -186,6 +186,25 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
         known=known,
         attempts=_unended_attempts(concerned | there),
     )
+
+
+def _with_changed_rights(jobs: Iterable[Job], snapshot: Snapshot) -> dict[JobId, str]:
+    """Return the jobs whose quotas, budgets or membership are no longer those of the snapshot, and why.
+
+    No job starts against what was withdrawn while its round was decided.
+    """
+    left = {(vc.name, member.tenant) for vc in snapshot.virtual_clusters for member in vc.members}
+    with connection.cursor() as cursor:
+        tenants = {tenant.name: tenant for tenant in read_tenants(cursor)}
+        left -= {(vc.name, member.tenant) for vc in read_virtual_clusters(cursor) for member in vc.members}
+    same = {tenant.name for tenant in snapshot.tenants if tenant == tenants.get(tenant.name)}
+    changed = {}
+    for job in jobs:
+        if job.tenant not in same:
+            changed[job.id] = f"a quota or budget of tenant {job.tenant} changed after the snapshot"
+        elif (job.virtual_cluster, job.tenant) in left:
+            changed[job.id] = f"tenant {job.tenant} is no longer a member of {job.virtual_cluster}"
+    return changed
 
 
 def _unended_attempts(allocations: Collection[AllocationId]) -> dict[AllocationId, list[Attempt]]:

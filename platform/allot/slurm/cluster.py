@@ -13,7 +13,7 @@ from allot.describe import in_maintenance
 from allot.output import print_line
 from allot.slurm import words
 from allot.slurm.formats import percent_lines, percent_parts
-from allot.slurm.options import Options, listed
+from allot.slurm.options import Options
 
 if TYPE_CHECKING:
     from allot.schema import Node, VirtualCluster
@@ -27,7 +27,7 @@ _COMPACT = {
     "drained": "drain",
     "unknown": "unk",
 }
-_STATES = frozenset({*_COMPACT, "down", "idle", "maint"})
+_STATES = sorted({*_COMPACT, "down", "idle", "maint"})
 #: Slurm knows these states, and no node here is in one.
 _STATES_OF_SLURM = frozenset({
     "comp", "completing", "fail", "failing", "failg", "error", "future", "futr", "reserved", "resv",
@@ -64,19 +64,9 @@ def state_of(node: Node) -> str:
     return "allocated" if held == len(node["gpus"]) else "mixed"
 
 
-def states_named(text: str) -> set[str]:
-    """The states that `idle,drain` means. Raises ValueError for another word."""
-    found: set[str] = set()
-    long = {short: name for name, short in _COMPACT.items()}
-    for word in listed(text):
-        name = long.get(word.lower(), word.lower())
-        if name == "all":
-            found |= _STATES
-        elif name in _STATES:
-            found.add(name)
-        elif name not in _STATES_OF_SLURM:
-            raise ValueError(f"there is no state {word}; {', '.join(sorted(_STATES))}")
-    return found
+def _states_named(text: str) -> set[str]:
+    """The states of nodes that `idle,drain` means. Raises ValueError for another word."""
+    return words.states_in(text, _STATES, _COMPACT, _STATES_OF_SLURM)
 
 
 def reason_of(node: Node) -> str:
@@ -118,7 +108,7 @@ def sinfo(arguments: list[str]) -> int:
     options.value("-o", "--format")
     options.chosen("-p", "--partition", dest="partitions")
     options.chosen("-n", "--nodes", dest="nodes", of=words.hostnames)
-    options.chosen("-t", "--states", dest="states", of=states_named)
+    options.chosen("-t", "--states", dest="states", of=_states_named)
     given = options.parse(arguments)
     with connect() as client:
         nodes, partitions = client.nodes(), client.virtual_clusters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ OURS: Mapping[str, str] = {
     "CANCELLED": "cancelled",
     **dict.fromkeys(("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED", "NODE_FAIL"), "failed"),
 }
+#: Slurm knows these states, in which nothing is here for long.
+_OTHER_STATES = frozenset({"configuring", "cf", "completing", "cg", "suspended", "s", "requeued", "rq"})
 #: The most nodes in a range such as `n[1-65536]`, as in Slurm.
 LONGEST_RANGE = 65_536
 _OUT_OF_MEMORY = ("cpu_out_of_memory", "gpu_out_of_memory", "gpu_memory_exceeded")
@@ -104,19 +106,24 @@ def reason_of(job: Job) -> str:
 
 
 def states_named(text: str) -> set[str]:
-    """The states that `pd,RUNNING` means. Raises ValueError for another word."""
+    """The states of jobs that `pd,RUNNING` means. Raises ValueError for another word."""
+    return states_in(text, COMPACT, COMPACT, _OTHER_STATES)
+
+
+def states_in(text: str, known: Iterable[str], short: Mapping[str, str], others: Collection[str]) -> set[str]:
+    """Those of the `known` states that a list means, in any case and by long or `short` names.
+
+    `others`: states of Slurm in which nothing is here. Raises ValueError for a word that is none of these.
+    """
+    names = {word.lower(): name for name in known for word in (name, short.get(name, name))}
     found: set[str] = set()
-    long = {short: name for name, short in COMPACT.items()}
-    for word in filter(None, (part.strip().upper() for part in text.split(","))):
-        name = long.get(word, word)
-        if name == "ALL":
-            return set(COMPACT)
-        # Slurm knows states in which nothing is here for long.
-        if name in ("CONFIGURING", "CF", "COMPLETING", "CG", "SUSPENDED", "S", "REQUEUED", "RQ"):
-            continue
-        if name not in COMPACT:
-            raise ValueError(f"there is no state {word}; {', '.join(COMPACT)}")
-        found.add(name)
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        if word.lower() == "all":
+            found.update(names.values())
+        elif word.lower() in names:
+            found.add(names[word.lower()])
+        elif word.lower() not in others:
+            raise ValueError(f"there is no state {word}; {', '.join(known)}")
     return found
 
 

@@ -67,7 +67,7 @@ def _pools_without(
     jobs = sorted(view.jobs.values(), key=order)
     for job in jobs:
         running = view.running.get(job.id)
-        if running is None or running.jobs in kept or running.jobs != (job.id,):
+        if running is None or running.jobs != (job.id,) or running.jobs in kept:
             continue
         if running.gpu_model in members:
             members[running.gpu_model].append(job)

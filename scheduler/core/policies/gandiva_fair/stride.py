@@ -204,11 +204,10 @@ class StrideTimeSlices(TimeSlices):
         patience = MOVE_QUANTA * self._quantum_seconds
         for (priority, owed, *others), unit, model in self._due(time_shares):
             job, running = self._view.jobs[unit[0]], self._view.running.get(unit[0])
-            moves = running is not None and running.gpu_model != model
-            there = running.gpu_model if running is not None and moves else model
-            gains = self._run_options.speed(job, model) > self._run_options.speed(job, there)
-            lines = movers if moves and not gains and there in time_shares[unit] else found
-            rank = priority, owed + (patience if moves else 0.0), *others
+            here = model if running is None else running.gpu_model
+            gains = self._run_options.speed(job, model) > self._run_options.speed(job, here)
+            lines = found if here == model or gains or here not in time_shares[unit] else movers
+            rank = priority, owed + (0.0 if here == model else patience), *others
             lines.setdefault((user_of(job), model), []).append((rank, unit))
         return self._in_order(found), self._in_order(movers)
 
